@@ -70,8 +70,8 @@ type Change struct {
 	// Nodes are the first of them by name, Count says how many they are.
 	Nodes []string `json:"nodes"`
 	Count int      `json:"count" jsonschema:"minimum=1"`
-	// Kind is sidecar or gateway.
-	Kind string `json:"kind" jsonschema:"enum=sidecar,enum=gateway"`
+	// Kind is sidecar, gateway, or ingress or egress of the zone.
+	Kind string `json:"kind" jsonschema:"enum=sidecar,enum=gateway,enum=ingress,enum=egress"`
 	// Uncertain says that all of the nodes are; see Counts.
 	Uncertain bool `json:"uncertain,omitempty"`
 	// Resources are ordered by type, as types are sent, and by name.
@@ -92,6 +92,7 @@ type Resource struct {
 
 // Problem is something that would not be as configured.
 type Problem struct {
+	// Mesh and ControlPlane are both missing for what proxies of the zone have.
 	Mesh         string `json:"mesh,omitempty"`
 	ControlPlane string `json:"controlPlane,omitempty"`
 	// Resource names what cannot be made, such as "route <id>".

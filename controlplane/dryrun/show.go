@@ -9,9 +9,9 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/addresses"
 	"github.com/meshgate/meshgate/controlplane/changes"
-	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/inspect"
@@ -118,15 +118,18 @@ func (a *Answer) complain(seen []publish.Foreseen) {
 // follow says what the control plane would do by itself after the write.
 func (a *Answer) follow(seen []publish.Foreseen) {
 	for i := range seen {
-		m := seen[i].Mesh
+		m, gone := seen[i].Mesh, seen[i].Gone
 		if m == nil {
+			if len(gone) > 0 {
+				a.Follows = append(a.Follows, fmt.Sprintf("zone: the connected proxies %s have no resource any more, and are turned away", some(gone)))
+			}
 			continue
 		}
 		name := m.After.Name()
 		if hosts := fresh(addresses.Missing(m.Before), addresses.Missing(m.After)); len(hosts) > 0 {
 			a.Follows = append(a.Follows, fmt.Sprintf("mesh %s: addresses are stored for %s; transparent proxies get them by that", name, some(hosts)))
 		}
-		if gone := seen[i].Dataplanes; len(gone) > 0 {
+		if len(gone) > 0 {
 			a.Follows = append(a.Follows, fmt.Sprintf("mesh %s: the connected proxies of %s have no dataplane any more, and are turned away", name, some(gone)))
 		}
 		if before, after := m.Before.Spec(), m.After.Spec(); before != nil && after != nil {
@@ -189,7 +192,7 @@ func (s *shower) group(seen []publish.Foreseen) (out []*group, err error) {
 			if err := s.ctx.Err(); err != nil {
 				return nil, slow(err)
 			}
-			what := fate{f.Before, f.After, f.Held, f.Uncertain, kindOf(f.Node)}
+			what := fate{f.Before, f.After, f.Held, f.Uncertain, nodes.TypeOf(f.Node)}
 			g := known[what]
 			if g == nil {
 				shifts := compared.Between(f.Before, f.After, f.Held)
@@ -224,17 +227,10 @@ func (f *fate) digest(shifts []inspect.Shift) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-func kindOf(node string) string {
-	if strings.HasPrefix(node, "cp/") {
-		return insight.Gateway
-	}
-	return insight.Sidecar
-}
-
 // show adds what becomes of a group.
 func (s *shower) show(g *group) error {
 	cut := s.answer.Cut
-	c := Change{Nodes: g.nodes[:min(len(g.nodes), maxNames)], Count: len(g.nodes), Kind: kindOf(g.nodes[0]), Uncertain: g.uncertain, Resources: []Resource{}}
+	c := Change{Nodes: g.nodes[:min(len(g.nodes), maxNames)], Count: len(g.nodes), Kind: nodes.TypeOf(g.nodes[0]), Uncertain: g.uncertain, Resources: []Resource{}}
 	cut.Nodes += len(g.nodes) - len(c.Nodes)
 	for i := range g.shifts {
 		if s.resources == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/health"
 	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 )
 
 // Node is one node as the APIs show it.
@@ -180,6 +181,10 @@ func split(id string, f Filters) insight.Node {
 	if f.Linked > 0 {
 		n.State = insight.Connected
 	}
+	if proxyType, name, zonal := mesh.ParseZoneNode(id); zonal { // the name may have dots
+		n.Type, n.Scope, n.Name = proxyType, mesh.ZoneNodeScope(proxyType), name
+		return n
+	}
 	scope, name, ok := strings.Cut(id, ".")
 	if rest, gateway := strings.CutPrefix(id, "cp/"); gateway {
 		n.Type = insight.Gateway
@@ -192,14 +197,19 @@ func split(id string, f Filters) insight.Node {
 }
 
 // ScopeOf returns the mesh or the control plane to which a node belongs by its id. Both are empty
-// for an id that no node has.
-func ScopeOf(id string) (mesh, controlPlane string) {
-	n := split(id, Filters{})
-	if n.Type == insight.Gateway {
+// for a proxy of a zone, which belongs to none, and for an id that no node has.
+func ScopeOf(id string) (meshName, controlPlane string) {
+	switch n := split(id, Filters{}); n.Type {
+	case insight.Gateway:
 		return "", n.Scope
+	case insight.Sidecar:
+		return n.Scope, ""
 	}
-	return n.Scope, ""
+	return "", ""
 }
+
+// TypeOf returns the type of a node by its id.
+func TypeOf(id string) string { return split(id, Filters{}).Type }
 
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {

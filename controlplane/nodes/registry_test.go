@@ -461,3 +461,22 @@ func BenchmarkList(b *testing.B) {
 		}
 	}
 }
+
+// TestScopes: an id says where a node belongs. A proxy of a zone belongs to no mesh, whatever its
+// name.
+func TestScopes(t *testing.T) {
+	for id, want := range map[string][3]string{
+		"default.web":         {"sidecar", "default", ""},
+		"default.web.v1":      {"sidecar", "default", ""},
+		"cp/default/gw.1":     {"gateway", "", "default"},
+		"zone/ingress/in":     {"ingress", "", ""},
+		"zone/ingress/shop.a": {"ingress", "", ""},
+		"zone/egress/shop.a":  {"egress", "", ""},
+		"nobody":              {"sidecar", "", ""},
+	} {
+		meshName, controlPlane := nodes.ScopeOf(id)
+		if got := [3]string{nodes.TypeOf(id), meshName, controlPlane}; got != want {
+			t.Errorf("%s: %q, want %q", id, got, want)
+		}
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
-	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/plan"
@@ -18,13 +17,12 @@ import (
 // gatewayPlane is a control plane with its gateways, grouped into variants.
 type gatewayPlane struct {
 	turns
+	following[*view.Gateway]
 	// enrolling is held from the moment a gateway's parameters are read until they are
 	// planned. It is taken before the other locks.
 	enrolling sync.Mutex
 
 	name     string
-	scope    *view.Scope[*view.Gateway]
-	sub      *view.Subscription[*view.Gateway]
 	fresh    func(edge.Params) gatewayPlanner
 	variants map[edge.Params]*variant
 	nodes    map[string]edge.Params
@@ -60,7 +58,7 @@ func (l *Loop) controlPlane(
 		return nil, err
 	}
 	p := &gatewayPlane{
-		turns: newTurns(), name: name, scope: scope, fresh: l.gateways, variants: map[edge.Params]*variant{},
+		turns: newTurns(), following: following[*view.Gateway]{scope: scope}, name: name, fresh: l.gateways, variants: map[edge.Params]*variant{},
 		nodes: map[string]edge.Params{}, state: scope.State(), check: l.Check, differs: func() { l.differences.Add(1) }, log: l.Log,
 	}
 	p.mu.Lock()
@@ -132,10 +130,6 @@ func (p *gatewayPlane) leave(id string, _ time.Time) {
 
 func (p *gatewayPlane) id() string { return ControlPlaneScope(p.name) }
 
-func (p *gatewayPlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
-
-func (p *gatewayPlane) unread() error { return p.scope.Err() }
-
 func (p *gatewayPlane) gone() bool { return p.deleted && len(p.nodes) == 0 }
 
 // errDeleted is the error for callers that found a control plane before it ended.
@@ -169,11 +163,6 @@ func (l *Loop) lookers(p plane) bool {
 		}
 	}
 	return false
-}
-
-func (p *gatewayPlane) close() {
-	p.sub.Close()
-	p.scope.Release()
 }
 
 func (p *gatewayPlane) due() (at time.Time) {

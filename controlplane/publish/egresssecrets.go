@@ -7,7 +7,6 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
-	"github.com/meshgate/meshgate/xds/plan/egress"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
 )
 
@@ -60,8 +59,8 @@ func (l *Loop) ownerOf(secret string) string {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	planner, _ := p.planners[mesh.ProxyEgress].(*egress.Planner)
-	if planner == nil || p.retry.err != nil {
+	planner, ok := p.planners[mesh.ProxyEgress].(egresses)
+	if !ok || p.retry.err != nil {
 		return ""
 	}
 	return planner.Owner(secret)

@@ -49,20 +49,18 @@ func (p *meshPlane) present() company {
 	return c
 }
 
-// foreseeMesh foresees the proxies of a mesh.
-func (l *Loop) foreseeMesh(ctx context.Context, m *imaginedMesh, room int) (f Foreseen) {
-	p := m.plane
-	f.Scope, f.Mesh = p.id(), &m.Imagined
-	if m.Err != nil {
-		f.notFollowed(m.Err, Failure{Mesh: p.name})
-	}
+// foresee implements imagined.
+func (m *imaginedMesh) foresee(ctx context.Context, l *Loop, room int) Foreseen {
+	p, of := m.plane, Failure{Mesh: m.plane.name}
+	f := Foreseen{Scope: p.id(), Mesh: &m.Imagined}
+	f.notFollowed(m.Err, of)
 	with := p.present()
 	names := with.choose(m, room)
 	f.Compared, f.Omitted = len(names), len(with.joined)-len(names)
 	for _, name := range slices.Sorted(maps.Keys(with.joined)) {
 		_, was := m.Before.Dataplane(name)
 		if _, is := m.After.Dataplane(name); was && !is {
-			f.Dataplanes = append(f.Dataplanes, name)
+			f.Gone = append(f.Gone, name)
 		}
 	}
 	e := &elsewhere{ctx: ctx, l: l, looks: with.looks, imagined: m.outside}
@@ -80,42 +78,23 @@ func (l *Loop) foreseeMesh(ctx context.Context, m *imaginedMesh, room int) (f Fo
 		}
 		a.proceed(m)
 	}); err != nil {
-		a.tally.note(Failure{Mesh: p.name, Failure: failure{Cell: "plan", Err: err, Kept: true}}, 0, unplanned != nil)
+		a.tally.unplanned(of, err, 0, unplanned != nil)
 	} else {
 		f.Fates = a.fates(m.After)
 	}
-	f.Failures = append(f.Failures, a.tally.list()...)
-	f.order()
+	f.complete(a.tally)
 	return f
 }
 
-// choose returns the proxies that are compared: if they are too many, first those whose dataplane
-// is written, then one for each set of services, so that what is left out has likely its like
-// among the others.
+// choose returns the proxies that are compared: of those that are too many, one for each set of
+// services.
 func (c *company) choose(m *imaginedMesh, room int) []string {
-	all := slices.Sorted(maps.Keys(c.joined))
-	if len(all) <= room {
-		return all
-	}
 	written := map[string]bool{}
 	for _, key := range m.Keys {
 		written[key.Name] = written[key.Name] || key.Kind == mesh.Dataplanes.Name
 	}
-	var first, second, third []string
-	seen := map[string]bool{}
-	for _, name := range all {
-		serves := served(m.Before, name)
-		switch {
-		case written[name]:
-			first = append(first, name)
-		case !seen[serves]:
-			second = append(second, name)
-		default:
-			third = append(third, name)
-		}
-		seen[serves] = true
-	}
-	return slices.Concat(first, second, third)[:max(room, 0)]
+	return choose(slices.Sorted(maps.Keys(c.joined)), room,
+		func(name string) bool { return written[name] }, func(name string) string { return served(m.Before, name) })
 }
 
 // served returns the services that a dataplane serves, as one text.
@@ -198,12 +177,7 @@ func (a *ahead) fates(after *view.Mesh) (out []Fate) {
 		if _, is := after.Dataplane(name); !is {
 			continue
 		}
-		known := cells(a.was[name])
-		for _, x := range a.is[name] {
-			if already := known[cellOf(x)]; !already || !x.Awaited {
-				a.tally.note(Failure{Mesh: a.p.name, Failure: x}, 1, already)
-			}
-		}
+		a.tally.differ(Failure{Mesh: a.p.name}, a.was[name], a.is[name], 1)
 		if f, differs := a.fate(name); differs {
 			out = append(out, f)
 		}

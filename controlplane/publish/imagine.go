@@ -12,16 +12,15 @@ import (
 // Imagination is what a write that is not made would make of the scopes that it concerns: of
 // their states, not yet of what their nodes have.
 type Imagination struct {
-	meshes []imaginedMesh
-	planes []imaginedPlane
+	// scopes are in the order in which nodes are compared while there is room.
+	scopes []imagined
 }
 
-// imaginedMesh is a mesh before and after. outside are the control planes that its policies look
-// at and that the write concerns.
-type imaginedMesh struct {
-	plane *meshPlane
-	view.Imagined[*view.Mesh]
-	outside map[string]view.Imagined[*view.Gateway]
+// imagined is a scope before and after a write.
+type imagined interface {
+	// foresee plans both, for so many of the connected nodes as there is room for. The result is
+	// not complete if ctx ends.
+	foresee(ctx context.Context, l *Loop, room int) Foreseen
 }
 
 type imaginedPlane struct {
@@ -29,11 +28,21 @@ type imaginedPlane struct {
 	view.Imagined[*view.Gateway]
 }
 
-// Base holds states of scopes on which a transaction is based.
-type Base struct {
-	meshes map[*meshPlane]*view.Mesh
-	planes map[*gatewayPlane]*view.Gateway
+type imaginedZone struct {
+	plane *zonePlane
+	view.Imagined[*view.Zone]
 }
+
+// imaginedMesh is a mesh. outside are the control planes that its policies look at and that the
+// write concerns.
+type imaginedMesh struct {
+	plane *meshPlane
+	view.Imagined[*view.Mesh]
+	outside map[string]view.Imagined[*view.Gateway]
+}
+
+// Base holds states of scopes on which a transaction is based, by the scopes.
+type Base struct{ states map[any]any }
 
 // Imagine returns what a transaction would make of the scopes that it concerns. It is called in
 // the transaction, so it does not wait for anybody and plans nothing. If late is not empty, it
@@ -45,61 +54,50 @@ func (l *Loop) Imagine(d view.Draft, base *Base) (im *Imagination, late []string
 		base = &Base{}
 	}
 	for _, p := range l.concernedBy(d.Keys) {
-		ok := false
-		switch p := p.(type) {
-		case *zonePlane:
-			continue // what becomes of proxies of zones is not foreseen
-		case *gatewayPlane:
-			var i view.Imagined[*view.Gateway]
-			if i, ok = imagineOn(p.scope, base.planes[p], d); ok {
-				im.planes = append(im.planes, imaginedPlane{p, i})
-			}
-		case *meshPlane:
-			var m imaginedMesh
-			if m, ok = l.imagineMesh(p, base, d); ok {
-				im.meshes = append(im.meshes, m)
-			}
-		}
-		if !ok {
+		switch i, ok := p.imagine(l, base, d); {
+		case !ok:
 			late = append(late, p.id())
+		case i != nil:
+			im.scopes = append(im.scopes, i)
 		}
 	}
 	return im, late
 }
 
-// imagineMesh imagines a mesh, and what it sees of control planes.
-func (l *Loop) imagineMesh(p *meshPlane, base *Base, d view.Draft) (m imaginedMesh, ok bool) {
-	m = imaginedMesh{plane: p, outside: map[string]view.Imagined[*view.Gateway]{}}
-	if m.Imagined, ok = imagineOn(p.scope, base.meshes[p], d); !ok {
-		return m, false
+// imagine implements plane.
+func (p *gatewayPlane) imagine(_ *Loop, base *Base, d view.Draft) (imagined, bool) {
+	i, ok := p.imagineOn(base, d)
+	return &imaginedPlane{p, i}, ok
+}
+
+// imagine implements plane. Most of what is written in a mesh makes nothing of the zone.
+func (p *zonePlane) imagine(_ *Loop, base *Base, d view.Draft) (imagined, bool) {
+	i, ok := p.imagineOn(base, d)
+	if ok && !i.Moved() && i.Err == nil {
+		return nil, true
+	}
+	return &imaginedZone{p, i}, ok
+}
+
+// imagine implements plane: a mesh, and what it sees of control planes.
+func (p *meshPlane) imagine(l *Loop, base *Base, d view.Draft) (_ imagined, ok bool) {
+	m := &imaginedMesh{plane: p, outside: map[string]view.Imagined[*view.Gateway]{}}
+	if m.Imagined, ok = p.imagineOn(base, d); !ok {
+		return nil, false
 	}
 	for name, g := range l.lookedAt(p) {
 		if !slices.ContainsFunc(d.Keys, g.concerns) {
 			continue
 		}
-		i, ok := imagineOn(g.scope, base.planes[g], d)
-		if !ok {
-			return m, false
+		if m.outside[name], ok = g.imagineOn(base, d); !ok {
+			return nil, false
 		}
-		m.outside[name] = i
 	}
 	return m, true
 }
 
-// imagineOn imagines a scope, on a state that was read in the transaction if there is one.
-func imagineOn[S interface {
-	comparable
-	view.State[S]
-}](scope *view.Scope[S], base S, d view.Draft) (view.Imagined[S], bool) {
-	var none S
-	if base != none {
-		return scope.ImagineFrom(base, d), true
-	}
-	return scope.Imagine(d)
-}
-
 // concernedBy lists the scopes that some changes concern, and the meshes that look at one of
-// them, by their names.
+// them, by their names. Meshes are last: they have the most nodes.
 func (l *Loop) concernedBy(keys []model.Key) (out []plane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +114,16 @@ func (l *Loop) concernedBy(keys []model.Key) (out []plane) {
 			out = append(out, p)
 		}
 	}
+	slices.SortStableFunc(out, func(a, b plane) int { return last(a) - last(b) })
 	return out
+}
+
+// last is 1 for a mesh, and 0 for others.
+func last(p plane) int {
+	if _, ok := p.(*meshPlane); ok {
+		return 1
+	}
+	return 0
 }
 
 // lookedAt returns the followed control planes that the policies of a mesh look at.
@@ -134,20 +141,8 @@ func (l *Loop) lookedAt(p *meshPlane) map[string]*gatewayPlane {
 
 // Reached waits until scopes show a revision, or cannot be read. The error is that of ctx.
 func (l *Loop) Reached(ctx context.Context, revision uint64, scopes []string) error {
-	for _, p := range l.named(scopes) {
-		var err error
-		switch p := p.(type) {
-		case *gatewayPlane:
-			_, err = p.scope.Await(ctx, revision)
-		case *meshPlane:
-			_, err = p.scope.Await(ctx, revision)
-			for _, g := range l.lookedAt(p) {
-				if err == nil {
-					_, err = g.scope.Await(ctx, revision)
-				}
-			}
-		}
-		if err != nil {
+	for _, p := range l.seenBy(scopes) {
+		if err := p.reach(ctx, revision); err != nil {
 			return err
 		}
 	}
@@ -159,30 +154,25 @@ func (l *Loop) Reached(ctx context.Context, revision uint64, scopes []string) er
 // everything, so it is not the first thing to try. What cannot be read is left out: the write does
 // not fail because of it.
 func (l *Loop) ReadBase(d view.Draft, scopes []string) *Base {
-	b := &Base{meshes: map[*meshPlane]*view.Mesh{}, planes: map[*gatewayPlane]*view.Gateway{}}
-	// Each is read once: the writer's lock is held.
-	read := func(g *gatewayPlane) {
-		if b.planes[g] != nil {
-			return
-		}
-		if state, err := g.scope.Read(d.Reader); err == nil {
-			b.planes[g] = state
-		}
-	}
-	for _, p := range l.named(scopes) {
-		switch p := p.(type) {
-		case *gatewayPlane:
-			read(p)
-		case *meshPlane:
-			if state, err := p.scope.Read(d.Reader); err == nil {
-				b.meshes[p] = state
-			}
-			for _, g := range l.lookedAt(p) {
-				read(g)
-			}
-		}
+	b := &Base{states: map[any]any{}}
+	for _, p := range l.seenBy(scopes) {
+		p.read(d.Reader, b)
 	}
 	return b
+}
+
+// seenBy returns the planes of scopes that are followed, and those of control planes at which
+// meshes among them look.
+func (l *Loop) seenBy(scopes []string) (out []plane) {
+	for _, p := range l.named(scopes) {
+		out = append(out, p)
+		if m, ok := p.(*meshPlane); ok {
+			for _, g := range l.lookedAt(m) {
+				out = append(out, g)
+			}
+		}
+	}
+	return out
 }
 
 // named returns the planes of scopes that are followed.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
-	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -20,9 +19,8 @@ import (
 // proxies keep what they have. After a pause a new planner starts from nothing.
 type meshPlane struct {
 	turns
+	following[*view.Mesh]
 	name  string
-	scope *view.Scope[*view.Mesh]
-	sub   *view.Subscription[*view.Mesh]
 	state *view.Mesh
 	// planner is nil before the first plan. It must not be used while retry has an error.
 	planner sidecarPlanner
@@ -144,7 +142,7 @@ func (l *Loop) entered(p *meshPlane) {
 
 func (l *Loop) newMesh(name string, scope *view.Scope[*view.Mesh], secured map[string]string) *meshPlane {
 	p := &meshPlane{
-		turns: newTurns(), name: name, scope: scope, joined: map[string]*resource.Set{}, says: map[string]says{}, blocked: map[string]*retry{},
+		turns: newTurns(), following: following[*view.Mesh]{scope: scope}, name: name, joined: map[string]*resource.Set{}, says: map[string]says{}, blocked: map[string]*retry{},
 		looks: map[string]*look{}, secured: map[string]bool{}, from: noRevision, known: map[string]bool{}, listed: listed{}, check: l.Check,
 		shown: l.Shown, differs: func() { l.differences.Add(1) }, log: l.Log,
 	}
@@ -293,11 +291,7 @@ func (p *meshPlane) leave(node string, now time.Time) {
 	}
 }
 
-func (p *meshPlane) unread() error { return p.scope.Err() }
-
 func (p *meshPlane) id() string { return MeshScope(p.name) }
-
-func (p *meshPlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
 
 func (p *meshPlane) due() time.Time { return alarm.Sooner(p.retry.at, p.untold.at) }
 
@@ -306,13 +300,12 @@ func (p *meshPlane) gone() bool {
 }
 
 func (p *meshPlane) close() {
-	p.sub.Close()
 	for _, k := range p.looks {
 		if k.sub != nil {
 			k.sub.Close()
 		}
 	}
-	p.scope.Release()
+	p.following.close()
 }
 
 // take takes what proxies have confirmed, and the news of the control planes that the mesh

@@ -1,11 +1,14 @@
 package publish
 
 import (
+	"context"
 	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -48,6 +51,14 @@ type plane interface {
 	unread() error
 	// due returns the time of the next attempt of something that failed, or zero.
 	due() time.Time
+	// reach waits until the view shows a revision, or cannot be read. The error is that of ctx.
+	reach(ctx context.Context, revision uint64) error
+	// read reads what the view would show, unless that is there already. What cannot be read is
+	// left out.
+	read(r store.Reader, into *Base)
+	// imagine returns what a transaction makes of the scope, nil if it makes nothing of it. ok is
+	// false if a view does not show the state on which the transaction is based.
+	imagine(l *Loop, base *Base, d view.Draft) (i imagined, ok bool)
 	// gone reports whether the plane has nothing left to do. The caller also holds the lock
 	// of the loop.
 	gone() bool

@@ -20,6 +20,24 @@ func (t tally) note(f Failure, nodes int, already bool) {
 	t[k] = &ForeseenFailure{f, nodes, already}
 }
 
+// differ counts what cannot be made of some nodes after a write. It is there already if it cannot be
+// made before it, and then not told if it only leads nowhere.
+func (t tally) differ(of Failure, was, is []failure, nodes int) {
+	known := cells(was)
+	for _, x := range is {
+		if already := known[cellOf(x)]; !already || !x.Awaited {
+			of.Failure = x
+			t.note(of, nodes, already)
+		}
+	}
+}
+
+// unplanned counts nodes that cannot be planned at all, and keep everything.
+func (t tally) unplanned(of Failure, err error, nodes int, already bool) {
+	of.Failure = failure{Cell: cellPlan, Err: err, Kept: true}
+	t.note(of, nodes, already)
+}
+
 // list returns what is new first.
 func (t tally) list() (out []ForeseenFailure) {
 	for _, k := range slices.Sorted(maps.Keys(t)) {

@@ -8,11 +8,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
-	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/view"
-	"github.com/meshgate/meshgate/xds/plan/egress"
-	"github.com/meshgate/meshgate/xds/plan/ingress"
-	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -26,30 +22,17 @@ func ZoneProxy(proxyType, name string) string { return proxyType + "/" + name }
 // changes nothing: the proxies keep what they have.
 type zonePlane struct {
 	turns
-	scope *view.Scope[*view.Zone]
-	sub   *view.Subscription[*view.Zone]
-	state *view.Zone
-	// planners are those of the types of proxies.
-	planners map[string]zonePlanner
-	policies []*policy.Policy
-	retry    retry
+	following[*view.Zone]
+	state    *view.Zone
+	planners zonePlanners
+	// fresh makes planners from nothing.
+	fresh func() zonePlanners
+	retry retry
 	// joined holds the connected proxies by their ids, with the last good set of each, and refused
 	// why one of them keeps that.
 	joined  map[string]*resource.Set
 	refused map[string]error
 	log     *slog.Logger
-}
-
-// zonePlanner plans the proxies of one type.
-type zonePlanner interface {
-	Update(z *view.Zone)
-	Set(address string, port uint32) (*resource.Set, error)
-	Failures() []failure
-}
-
-// zonePlanners returns planners of all types of proxies of zones.
-func zonePlanners(policies []*policy.Policy) map[string]zonePlanner {
-	return map[string]zonePlanner{mesh.ProxyIngress: ingress.New(), mesh.ProxyEgress: egress.New(policies)}
 }
 
 // zone returns the plane of the zone, which is followed from now on.
@@ -62,7 +45,11 @@ func (l *Loop) zone(ctx context.Context) (*zonePlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &zonePlane{turns: newTurns(), scope: scope, planners: zonePlanners(l.Policies), policies: l.Policies, joined: map[string]*resource.Set{}, refused: map[string]error{}, log: l.Log}
+	fresh := func() zonePlanners { return newZonePlanners(l.Policies) }
+	p := &zonePlane{
+		turns: newTurns(), following: following[*view.Zone]{scope: scope}, planners: fresh(), fresh: fresh,
+		joined: map[string]*resource.Set{}, refused: map[string]error{}, log: l.Log,
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.mu.Lock()
@@ -107,28 +94,18 @@ func (l *Loop) connectZone(ctx context.Context, id string) (release func(), err 
 	return l.connected(id, p, batch{id: set}, nil), nil
 }
 
-// unread implements plane.
-func (p *zonePlane) unread() error { return p.scope.Err() }
-
 func (p *zonePlane) id() string { return ZoneScope }
-
-func (p *zonePlane) concerns(key model.Key) bool { return p.scope.Mine(key) }
 
 func (p *zonePlane) gone() bool { return false }
 
 func (p *zonePlane) due() time.Time { return p.retry.at }
-
-func (p *zonePlane) close() {
-	p.sub.Close()
-	p.scope.Release()
-}
 
 // join registers a proxy and returns its set.
 func (p *zonePlane) join(id string) (*resource.Set, error) {
 	if p.retry.err != nil {
 		return nil, fault.Wrap(fault.Unavailable, p.retry.err, "the zone cannot be planned at present")
 	}
-	set, err := p.set(id)
+	set, err := p.planners.set(p.state, id)
 	if err != nil {
 		if p.joined[id] == nil {
 			return nil, err
@@ -136,20 +113,6 @@ func (p *zonePlane) join(id string) (*resource.Set, error) {
 		return p.joined[id], nil
 	}
 	p.joined[id] = set
-	return set, nil
-}
-
-// set returns the set of a proxy.
-func (p *zonePlane) set(id string) (*resource.Set, error) {
-	proxyType, name, _ := mesh.ParseZoneNode(id)
-	z := p.state.Proxy(proxyType, name)
-	if z == nil {
-		return nil, fault.New(fault.NotFound, "zone %s %s does not exist in this zone; create it first", proxyType, name)
-	}
-	set, err := p.planners[proxyType].Set(z.Listens())
-	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "the configuration of zone %s %s cannot be made: %s", proxyType, name, err)
-	}
 	return set, nil
 }
 
@@ -172,7 +135,7 @@ func (p *zonePlane) update(now time.Time) batch {
 		err := guard(func() { p.plan(out) })
 		if err != nil {
 			out = nil
-			p.planners = zonePlanners(p.policies) // one may have stopped half-way
+			p.planners = p.fresh() // one may have stopped half-way
 			p.retry.failed(err, now)
 			p.log.Error("planning the zone failed", "error", err.Error(), "again_in", p.retry.pause.String())
 		} else {
@@ -188,12 +151,10 @@ func (p *zonePlane) update(now time.Time) batch {
 // plan plans all connected proxies. One that was deleted keeps what it has until it is turned
 // away.
 func (p *zonePlane) plan(out batch) {
-	for _, planner := range p.planners {
-		planner.Update(p.state)
-	}
+	p.planners.update(p.state)
 	clear(p.refused)
 	for id, before := range p.joined {
-		set, err := p.set(id)
+		set, err := p.planners.set(p.state, id)
 		if err != nil {
 			p.refused[id] = err
 			continue
@@ -219,7 +180,7 @@ func (p *zonePlane) failures() listed {
 	for id, err := range p.refused {
 		proxyType, name, _ := mesh.ParseZoneNode(id)
 		of := ZoneProxy(proxyType, name)
-		out[of] = append(out[of], Failure{Dataplane: of, Failure: failure{Cell: "listener", Err: err, Kept: true}})
+		out[of] = append(out[of], Failure{Dataplane: of, Failure: refusal(err)})
 	}
 	return out
 }
@@ -238,7 +199,7 @@ func (l *Loop) desiredOfZone(ctx context.Context, id string) (*resource.Set, err
 	if set := p.joined[id]; set != nil {
 		return set, nil
 	}
-	return p.set(id)
+	return p.planners.set(p.state, id)
 }
 
 // goneFromZone reports whether a node is a proxy of the zone whose resource was deleted.

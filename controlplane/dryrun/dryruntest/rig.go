@@ -5,6 +5,7 @@ package dryruntest
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/turns"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan/edge"
+	"github.com/meshgate/meshgate/xds/plan/sidecar"
 	"github.com/meshgate/meshgate/xds/policy/all"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
@@ -39,7 +41,7 @@ func (parameters) Gateway(context.Context, string) (edge.Params, error) {
 func New(t testing.TB, s store.Store, kinds ...*model.Kind) *Rig {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	views := view.New(s, append(all.Kinds(), kinds...), log)
+	views := view.New(s, slices.Concat(all.Kinds(), sidecar.LocatingKinds(), kinds), log)
 	snapshots := snapshot.New()
 	loop := publish.New(publish.Options{
 		Views: views, Publisher: snapshots, Parameters: parameters{}, Policies: all.Policies(), Latest: s.Revision, Log: log,

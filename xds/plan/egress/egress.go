@@ -28,6 +28,19 @@ func New(policies []*policy.Policy) *Planner {
 	}
 }
 
+// Copy returns a planner that remembers the same. Both can be used at the same time: they share only
+// what never changes. Of a mesh that changes, the copy makes everything anew, which comes to the same.
+func (p *Planner) Copy() *Planner {
+	next := *p
+	next.passing, next.meshes = p.passing.Copy(), make(map[string]*leaving, len(p.meshes))
+	for name, l := range p.meshes {
+		own := *l
+		own.exits = nil
+		next.meshes[name] = &own
+	}
+	return &next
+}
+
 // Update takes a state of the zone. It looks only at meshes and services that are not the same as
 // before.
 func (p *Planner) Update(z *view.Zone) {

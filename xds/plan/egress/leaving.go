@@ -13,6 +13,7 @@ import (
 	"github.com/meshgate/meshgate/xds/plan/passing"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
 	"github.com/meshgate/meshgate/xds/policy"
+	"github.com/meshgate/meshgate/xds/resource"
 )
 
 // A listener serves the services outside of all meshes, and a mesh must not take the room of others.
@@ -38,9 +39,14 @@ func roomOf(meshes, services int) (r room) {
 
 // leaving is what a mesh contributes that is left through egresses.
 type leaving struct {
-	state    *view.Mesh
+	state *view.Mesh
+	// exits make the services; nil where they were made by another planner, of which this is a copy.
 	exits    *sidecar.Exits
 	services map[string]*sidecar.Exit
+	// roots are what the mesh trusts, nil if that is nothing, and generation is that of the identity
+	// of egresses.
+	roots      *resource.Resource
+	generation string
 	// located are the services that the mesh has, and room is what they may take.
 	located  map[string]*view.Located
 	room     room
@@ -93,6 +99,7 @@ func (l *leaving) build(policies []*policy.Policy) {
 	} else {
 		l.exits.Update(l.state)
 	}
+	l.roots, l.generation = l.exits.Roots(), l.exits.Generation()
 	l.services, l.failures = map[string]*sidecar.Exit{}, nil
 	kept, made, large := 0, 0, 0
 	for _, name := range slices.Sorted(maps.Keys(l.located)) {
@@ -142,8 +149,7 @@ func (p *Planner) gather() {
 	for _, name := range slices.Sorted(maps.Keys(p.meshes)) {
 		l := p.meshes[name]
 		p.failures = append(p.failures, l.failures...)
-		roots := l.exits.Roots()
-		if roots == nil || len(l.located) == 0 {
+		if l.roots == nil || len(l.located) == 0 {
 			continue
 		}
 		for service := range l.located {
@@ -154,11 +160,11 @@ func (p *Planner) gather() {
 		if len(l.services) == 0 {
 			continue
 		}
-		b.Secrets = append(b.Secrets, roots)
+		b.Secrets = append(b.Secrets, l.roots)
 		if b.Allowed == nil {
 			b.Allowed = map[string]string{}
 		}
-		b.Allowed[mesh.SecretCA(name)], b.Allowed[mesh.SecretIdentity(name)] = "", l.exits.Generation()
+		b.Allowed[mesh.SecretCA(name)], b.Allowed[mesh.SecretIdentity(name)] = "", l.generation
 		for _, service := range slices.Sorted(maps.Keys(l.services)) {
 			p.add(&b, taken, name, l.services[service])
 		}

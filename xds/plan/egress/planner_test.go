@@ -15,7 +15,7 @@ import (
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
-func fresh() passingtest.Planner { return egress.New(all.Policies()) }
+func fresh() *egress.Planner { return egress.New(all.Policies()) }
 
 // kinds are those that meshes with policies hold.
 var kinds = append(all.Kinds(), sidecar.LocatingKinds()...)

@@ -8,11 +8,12 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/xds/plan/ingress"
+	"github.com/meshgate/meshgate/xds/plan/passing"
 	"github.com/meshgate/meshgate/xds/plan/passing/passingtest"
 	"github.com/meshgate/meshgate/xds/plan/sidecar"
 )
 
-func fresh() passingtest.Planner { return ingress.New() }
+func fresh() *passing.Planner { return ingress.New() }
 
 // TestServerNames: an ingress lets in what is for services of meshes with mutual TLS in its zone.
 func TestServerNames(t *testing.T) {

@@ -4,6 +4,7 @@ package passingtest
 import (
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/e2e/golden"
 	"github.com/meshgate/meshgate/xds/plan"
@@ -38,18 +40,22 @@ type Planner interface {
 
 // Zone is a zone west in a store, with a planner that follows it.
 type Zone struct {
-	t     *testing.T
-	db    store.Store
-	scope *view.Scope[*view.Zone]
-	new   func() Planner
-	kinds []*model.Kind
+	t      *testing.T
+	db     store.Store
+	scope  *view.Scope[*view.Zone]
+	new    func() Planner
+	copied func(Planner) Planner
+	kinds  []*model.Kind
 	// Planner follows every write.
 	Planner Planner
 }
 
 // New returns a zone without anything, followed by a planner that is made like this.
 // kinds are those that meshes with policies hold.
-func New(t *testing.T, planner func() Planner, kinds ...*model.Kind) *Zone {
+func New[P interface {
+	Planner
+	Copy() P
+}](t *testing.T, planner func() P, kinds ...*model.Kind) *Zone {
 	t.Helper()
 	db := memstore.New()
 	views := view.New(db, kinds, slog.New(slog.DiscardHandler)).InZone("west")
@@ -59,7 +65,10 @@ func New(t *testing.T, planner func() Planner, kinds ...*model.Kind) *Zone {
 			t.Error(err)
 		}
 	})
-	z := &Zone{t: t, db: db, new: planner, kinds: kinds, Planner: planner()}
+	z := &Zone{
+		t: t, db: db, new: func() Planner { return planner() }, kinds: kinds, Planner: planner(),
+		copied: func(p Planner) Planner { return p.(P).Copy() },
+	}
 	var err error
 	if z.scope, err = views.OwnZone(t.Context()); err != nil {
 		t.Fatal(err)
@@ -70,16 +79,13 @@ func New(t *testing.T, planner func() Planner, kinds ...*model.Kind) *Zone {
 // Put writes a resource.
 func (z *Zone) Put(k *model.Kind, scope, name string, spec any) {
 	z.t.Helper()
-	c, err := z.db.Update(z.t.Context(), model.Config, func(tx store.Tx) error {
-		r := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
-		if _, err := tx.Get(k, scope, name); err == nil {
-			_, err = tx.Update(r, 0)
-			return err
-		}
-		_, err := tx.Create(r)
-		return err
-	})
-	z.follow(c.Revision, err)
+	z.plan(z.Write(k, scope, name, spec))
+}
+
+// Write writes a resource, and returns the state of the zone after it. The planner does not follow.
+func (z *Zone) Write(k *model.Kind, scope, name string, spec any) *view.Zone {
+	z.t.Helper()
+	return z.state(storetest.Put(z.t, z.db, k, scope, name, spec))
 }
 
 // Fill writes new resources of a scope at once.
@@ -93,26 +99,41 @@ func (z *Zone) Fill(k *model.Kind, scope string, specs map[string]any) {
 		}
 		return nil
 	})
-	z.follow(c.Revision, err)
+	if err != nil {
+		z.t.Fatal(err)
+	}
+	z.plan(z.state(c.Revision))
 }
 
 // Drop deletes a resource.
 func (z *Zone) Drop(k *model.Kind, scope, name string) {
 	z.t.Helper()
 	c, err := z.db.Update(z.t.Context(), model.Config, func(tx store.Tx) error { return tx.Delete(k, scope, name, 0) })
-	z.follow(c.Revision, err)
-}
-
-// follow takes a write. Whatever was written before, the plan is that of a planner that knows
-// nothing, of a state that is read as a whole.
-func (z *Zone) follow(revision uint64, err error) {
-	z.t.Helper()
 	if err != nil {
 		z.t.Fatal(err)
 	}
+	z.plan(z.state(c.Revision))
+}
+
+// state is that of a revision.
+func (z *Zone) state(revision uint64) *view.Zone {
+	z.t.Helper()
 	state, err := z.scope.Await(z.t.Context(), revision)
 	if err != nil {
 		z.t.Fatal(err)
+	}
+	return state
+}
+
+// plan takes a write. Whatever was written before, the plan is that of a planner that knows nothing,
+// of a state that is read as a whole. A copy from before the write plans the same, unnoticed.
+func (z *Zone) plan(state *view.Zone) {
+	z.t.Helper()
+	before, failures := z.Set(), z.Planner.Failures()
+	apart := z.copied(z.Planner)
+	apart.Update(state)
+	if !before.Equal(z.Set()) || !reflect.DeepEqual(failures, z.Planner.Failures()) {
+		z.t.Fatal("a planner notices what its copy plans")
 	}
 	z.Planner.Update(state)
 	views := view.New(z.db, z.kinds, slog.New(slog.DiscardHandler)).InZone("west")
@@ -125,6 +146,9 @@ func (z *Zone) follow(revision uint64, err error) {
 	fresh.Update(whole.State())
 	if want, err := fresh.Set("127.0.0.1", 10001); err != nil || !want.Equal(z.Set()) {
 		z.t.Fatalf("the plan is not that of a new planner: %v", err)
+	}
+	if set, err := apart.Set("127.0.0.1", 10001); err != nil || !set.Equal(z.Set()) || fmt.Sprint(apart.Failures()) != fmt.Sprint(z.Planner.Failures()) {
+		z.t.Fatalf("the plan is not that of a copy: %v\n%v\n%v", err, apart.Failures(), z.Planner.Failures())
 	}
 }
 
