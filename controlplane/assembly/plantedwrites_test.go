@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
@@ -42,15 +41,12 @@ const tells = "POST /v2/audit-log-webhook/test"
 // given has a secret wherever callers may have to give one.
 const given = `{"password":"` + mark + `1-planted","authorization":"` + mark + `1-planted","token":"` + mark + `1-planted","cert":"` + mark + `1-planted"}`
 
-var spent time.Duration
-
 var segment = regexp.MustCompile(`\{[^/]+\}`)
 
 // tryRefused sends what is wrong to an endpoint: bodies to whatever there is, and where none is read, requests
 // about what there is not.
 func (w *plantedWorld) tryRefused(port int, e *httpkit.Endpoint, names map[string][]string, look looker) {
 	w.t.Helper()
-	defer func(t0 time.Time) { spent += time.Since(t0) }(time.Now())
 	var paths []string
 	if e.Contract.Body != "" {
 		paths = w.paths(names, e.Pattern)
