@@ -352,6 +352,7 @@ func TestNodesWithoutWhatIsStored(t *testing.T) {
 // opened is revoked with it. A connected node keeps it.
 func TestDeletionOfAControlPlane(t *testing.T) {
 	f := setupPlanes(t)
+	few(t)
 	a, b := f.plane("aa", cloud.TypeHybrid), f.plane("bb", cloud.TypeHybrid)
 	who := f.gate.As(model.System("test"))
 	for _, plane := range []string{a, b} {
@@ -362,7 +363,24 @@ func TestDeletionOfAControlPlane(t *testing.T) {
 	f.fleet.connects(a)
 	f.expects(409, "DELETE", controlPlanes+"/"+a, "")
 	f.fleet.gateways = nil
+	revoked := map[string]int{}
+	f.revoker.OnStage = func(tx store.Tx) error {
+		for _, c := range tx.Changes() {
+			if c.New == nil && c.Old.Kind == gateway.Tokens {
+				revoked[c.Old.Spec.(*gateway.Token).AccessToken]++
+			}
+		}
+		return nil
+	}
 	f.expects(204, "DELETE", controlPlanes+"/"+a, "")
+	for n := range batch {
+		if revoked[fmt.Sprint(a, n)] == 0 {
+			t.Errorf("token %d of what is deleted is not revoked", n)
+		}
+	}
+	if len(revoked) != batch {
+		t.Errorf("%d tokens are revoked, want %d", len(revoked), batch)
+	}
 	if err := f.store.View(t.Context(), func(r store.Reader) error {
 		for _, k := range gateway.Kinds() {
 			for plane, want := range map[string]bool{a: false, b: true} {
@@ -398,6 +416,7 @@ func (f failing) ReadOnly(r store.Reader, key model.Key) (bool, error) {
 // any more or is created in it, so that a repeated request is not refused and ends it.
 func TestDeletionIsTakenUpAgain(t *testing.T) {
 	f := setupPlanes(t)
+	few(t)
 	a, group := f.plane("aa", cloud.TypeHybrid), f.plane("gg", cloud.TypeGroup)
 	if _, err := f.gate.As(model.System("test")).Write(t.Context(), model.Config, func(tx store.Tx) error { return fill(tx, a) }); err != nil {
 		t.Fatal(err)
@@ -423,6 +442,14 @@ func TestDeletionIsTakenUpAgain(t *testing.T) {
 	f.expects(204, "DELETE", controlPlanes+"/"+a, "")
 	f.expects(404, "GET", controlPlanes+"/"+a, "")
 	f.expects(404, "DELETE", controlPlanes+"/"+a, "")
+}
+
+// few has one transaction delete few rows, so that few are more than one deletes. It is called before anything
+// is deleted, and by no tests at the same time.
+func few(t *testing.T) {
+	was := batch
+	batch = 20
+	t.Cleanup(func() { batch = was })
 }
 
 // fill gives a control plane more than one transaction deletes.

@@ -15,7 +15,8 @@ import (
 )
 
 // batch bounds what one transaction deletes of a control plane, so that others can write meanwhile.
-const batch = 500
+// A variable for tests.
+var batch = 500
 
 // errBatch ends the transaction that would delete more than a batch.
 var errBatch = errors.New("more is left than one transaction deletes")

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
@@ -83,9 +85,10 @@ func (f *fleet) publishes(scope string, revision uint64) {
 // planeFixture is an API with control planes and their entities.
 type planeFixture struct {
 	*fixture
-	fleet *fleet
-	store store.Store
-	gate  *admit.Gate
+	fleet   *fleet
+	store   store.Store
+	gate    *admit.Gate
+	revoker *admittest.Revoker
 }
 
 func setupPlanes(t *testing.T) *planeFixture {
@@ -103,7 +106,8 @@ func setupPlanesIn(t *testing.T, s store.Store) *planeFixture {
 			t.Error(err)
 		}
 	})
-	gate := admit.New(s, &admittest.Revoker{}, slices.Concat(cloud.Kinds(), gateway.Kinds()), now)
+	revoker := &admittest.Revoker{}
+	gate := admit.New(s, revoker, slices.Concat(cloud.Kinds(), gateway.Kinds()), now)
 	gate.Resolve(cloud.Resolver{})
 	gate.Accompany(cloud.Note)
 	if err := cloud.EnsureFirst(t.Context(), s, gate.As(model.System("test"))); err != nil {
@@ -135,7 +139,7 @@ func setupPlanesIn(t *testing.T, s store.Store) *planeFixture {
 			Entities: entities.Endpoints(), Enter: gatewayapi.In, Describe: entities.Describe, Organization: Organization{"o", "org"},
 		},
 	})
-	return &planeFixture{&fixture{t: t, handler: httpkit.Observe(api.Handler(), slog.New(slog.DiscardHandler)), api: api, now: epoch}, f, s, gate}
+	return &planeFixture{&fixture{t: t, handler: httpkit.Observe(api.Handler(), slog.New(slog.DiscardHandler)), api: api, now: epoch}, f, s, gate, revoker}
 }
 
 const controlPlanes = "/v2/control-planes"
@@ -411,8 +415,17 @@ func TestGatewaysThatComeBack(t *testing.T) {
 func TestLimitsOfGroups(t *testing.T) {
 	f := setupPlanes(t)
 	ids := make([]string, cloud.MaxMembers+1)
-	for i := range ids {
-		ids[i] = f.plane(fmt.Sprintf("member-%03d", i), cloud.TypeHybrid)
+	if _, err := f.gate.As(model.System("test")).Write(t.Context(), model.Config, func(tx store.Tx) error {
+		for i := range ids {
+			ids[i] = uuid.NewString()
+			spec := &cloud.ControlPlane{Name: fmt.Sprintf("member-%03d", i), ClusterType: cloud.TypeHybrid, AuthType: "pinned_client_certs"}
+			if _, err := tx.Create(&model.Resource{Kind: cloud.ControlPlanes, Name: ids[i], Spec: spec}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 	for i := range cloud.MaxGroups {
 		f.expects(204, "PUT", controlPlanes+"/"+f.plane(fmt.Sprintf("group-%d", i), cloud.TypeGroup)+"/group-memberships", members(ids[:cloud.MaxMembers]...))

@@ -24,7 +24,7 @@ import (
 // accounts hash passwords quickly.
 func accounts(s store.Store, gate *admit.Gate, now func() time.Time) *portal.Accounts {
 	return portal.New(portal.Options{
-		Store: s, Writer: gate.As(model.System("portal")), Log: slog.New(slog.DiscardHandler), Now: now, Organization: "org", Cost: portal.Cost{KiB: 64, Passes: 1, Threads: 1},
+		Store: s, Writer: gate.As(model.System("portal")), Log: slog.New(slog.DiscardHandler), Now: now, Organization: "org", Hasher: portal.NewHasher(portal.Cost{KiB: 64, Passes: 1, Threads: 1}),
 	})
 }
 
@@ -226,23 +226,28 @@ func TestRegional(t *testing.T) {
 func TestPortalIsGone(t *testing.T) {
 	f := setup(t)
 	at := f.portal("docs")
-	f.developer(at, "ada@example.com")
+	dev := f.developer(at, "ada@example.com")
 	f.hook(at)
-	f.login(at, "ada@example.com", password)
-	f.login(at, "ada@example.com", "wrong password")
+	if got := f.login(at, "ada@example.com", password); got.Code != 204 {
+		t.Error(got.told())
+	}
+	if got := f.login(at, "ada@example.com", "wrong password").told(); got != toldInvalid {
+		t.Error(got)
+	}
+	f.must(202, "PUT", at+"/audit-log-replay-job", `{"start_at":"2023-11-14T00:00:00Z","end_at":"2023-11-14T23:00:00+01:00"}`)
+	f.must(201, "POST", dev+"/verification-token", "")
+	for _, k := range []*model.Kind{
+		cloud.Portals, cloud.Developers, cloud.Passwords, cloud.Trials, cloud.Sessions, cloud.Invitations, cloud.Replays,
+		cloud.Webhooks, cloud.Deliveries, cloud.Positions, cloud.Events,
+	} {
+		if len(f.rows(k, at)) == 0 {
+			t.Errorf("the portal has no %s that could stay", k.Name)
+		}
+	}
 	f.must(204, "DELETE", at+"?force=true", "")
 	for _, k := range cloud.Kinds() {
-		if k == cloud.Destinations {
-			continue
-		}
-		err := f.api.Store.View(t.Context(), func(r store.Reader) error {
-			if n, err := r.Count(k, store.Query{}); n != 0 || err != nil {
-				t.Errorf("%d of %s are left, %v", n, k.Name, err)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+		if list := f.rows(k, at); k != cloud.Destinations && len(list) != 0 {
+			t.Errorf("%d of %s are left", len(list), k.Name)
 		}
 	}
 }
@@ -281,15 +286,27 @@ func (f *fixture) hook(at string) {
 	f.must(200, "PATCH", at+"/audit-log-webhook", fmt.Sprintf(`{"enabled":true,"audit_log_destination_id":%q}`, f.created("for "+at)))
 }
 
-// events are those that are kept of a portal, or of all.
+// events are those that are kept of a portal.
 func (f *fixture) events(at string) (list []audit.Event) {
 	f.t.Helper()
+	for _, row := range f.rows(cloud.Events, at) {
+		list = append(list, row.Spec.(*cloud.Event).Event)
+	}
+	return list
+}
+
+// rows are the resources of a kind that are of no scope, and those in the scope of a portal, as its events are.
+func (f *fixture) rows(k *model.Kind, at string) (list []*model.Resource) {
+	f.t.Helper()
 	err := f.api.Store.View(f.t.Context(), func(r store.Reader) error {
-		rows, err := r.List(cloud.Events, store.Query{Scope: strings.TrimPrefix(at, portalsPath+"/")})
-		for _, row := range rows {
-			list = append(list, row.Spec.(*cloud.Event).Event)
+		for _, scope := range []string{"", strings.TrimPrefix(at, portalsPath+"/")} {
+			rows, err := r.List(k, store.Query{Scope: scope})
+			if err != nil {
+				return err
+			}
+			list = append(list, rows...)
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		f.t.Fatal(err)

@@ -38,6 +38,7 @@ func TestUnreadableStanding(t *testing.T) {
 		}
 		return s
 	}
+	few(t)
 	f := setupPlanesIn(t, open())
 	a, b := f.plane("aa", cloud.TypeHybrid), f.plane("bb", cloud.TypeHybrid)
 	for _, plane := range []string{a, b} {

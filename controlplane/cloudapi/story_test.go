@@ -12,8 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -293,38 +291,4 @@ func TestFromLoginToReceiver(t *testing.T) {
 		t.Errorf("%v", s.bad)
 	}
 	s.mu.Unlock()
-}
-
-// TestGuide runs what docs/cloud.md shows, and compares what it says is printed.
-func TestGuide(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "cloud.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(page), "### See it\n")
-	section, _, _ = strings.Cut(section, "\n### ")
-	var script, want strings.Builder
-	for i, block := range strings.Split(section, "```") {
-		kind, text, _ := strings.Cut(block, "\n")
-		switch {
-		case i%2 == 0:
-		case kind == "sh":
-			script.WriteString(text)
-		case kind == "":
-			want.WriteString(text)
-		}
-	}
-	s := newSIEM(t)
-	c := whole(t, s)
-	run := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail\n"+script.String())
-	run.Dir = t.TempDir()
-	run.Env = append(os.Environ(), "CLOUD="+strings.Replace(c.URL, "127.0.0.1", "localhost", 1), "TOKEN=admin", "SIEM="+s.URL)
-	out, err := run.CombinedOutput()
-	if err != nil || string(out) != want.String() || want.Len() == 0 {
-		t.Errorf("%v: it prints\n%s\nwant\n%s", err, out, want.String())
-	}
-	eventually(t, "the events", func() bool { return len(s.names()) == 3 })
-	if got := s.names(); !slices.Equal(got, []string{"SUCCESS", "INVALID_PASSWORD", "TEST"}) {
-		t.Errorf("%v arrived", got)
-	}
 }

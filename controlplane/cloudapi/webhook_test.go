@@ -1,10 +1,9 @@
 package cloudapi
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -243,12 +242,31 @@ func TestKeys(t *testing.T) {
 
 // TestBusy: when too many passwords are verified at once, others are told to come back.
 func TestBusy(t *testing.T) {
-	w := httptest.NewRecorder()
-	p := later(w, 0.2)
-	if p.Status != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" {
-		t.Errorf("%v %v", p, w.Header())
+	f := setup(t)
+	at := f.portal("docs")
+	f.hook(at)
+	dev := f.developer(at, "ada@example.com")
+	invited := f.must(201, "POST", dev+"/verification-token", "")["token"]
+	second := map[string]string{}
+	if a := f.site("POST", at, "/verify-email", fmt.Sprintf(`{"token":%q}`, invited), nil); json.Unmarshal(a.Body.Bytes(), &second) != nil || a.Code != 202 {
+		t.Fatal(a.told())
 	}
-	if p, ok := errors.AsType[*problem](tooMany(w, portal.ErrBusy)); !ok || p.Status != http.StatusTooManyRequests {
-		t.Errorf("%v", p)
+	reset := fmt.Sprintf(`{"token":%q,"password":%q}`, second["token"], password)
+	hasher := f.api.Accounts.Hasher
+	f.api.Accounts.Hasher = &portal.Hasher{}
+	for path, body := range map[string]string{
+		"/authenticate": fmt.Sprintf(`{"username":"ada@example.com","password":%q}`, password), "/reset-password": reset,
+	} {
+		got := f.site("POST", at, path, body, nil)
+		if got.told() != toldMany || got.Header().Get("Retry-After") != "1" || len(got.cookies) > 0 {
+			t.Errorf("%s: %s, Retry-After %q, cookies %v", path, got.told(), got.Header().Get("Retry-After"), got.cookies)
+		}
+	}
+	if list := f.events(at); len(list) != 0 {
+		t.Errorf("%v", list)
+	}
+	f.api.Accounts.Hasher = hasher
+	if got := f.site("POST", at, "/reset-password", reset, nil); got.Code != 204 {
+		t.Errorf("who comes back: %s", got.told())
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -153,23 +153,25 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// TestNamesThatMove: a name that was harmless when it was resolved first is judged again.
-func TestNamesThatMove(t *testing.T) {
+// TestNamesThatLead: each of the addresses of a name is judged.
+func TestNamesThatLead(t *testing.T) {
 	var arrived atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived.Add(1) }))
 	defer s.Close()
 	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
-	for name, answers := range map[string][]string{
-		"loopback": {"127.0.0.1"},
-		"mixed":    {"192.168.255.254", "127.0.0.1"},
-		"hidden":   {"::ffff:127.0.0.1"},
-		// The dialer tries the next address when one fails: that one is judged, too. Nobody answers at
-		// the first one, and no packet leaves for it: the connection has a bound.
-		"after a public one":  {unanswered, "127.0.0.1"},
-		"before a public one": {"127.0.0.1", unanswered},
+	for name, test := range map[string]struct {
+		answers []string
+		want    error // of the first address
+	}{
+		"loopback": {[]string{"127.0.0.1"}, ErrNotAllowed},
+		"mixed":    {[]string{"192.168.255.254", "127.0.0.1"}, ErrNotAllowed},
+		"hidden":   {[]string{"::ffff:127.0.0.1"}, ErrNotAllowed},
+		// The dialer tries the next address when one fails: that one is judged, too.
+		"after an allowed one":  {[]string{harmless, "127.0.0.1"}, syscall.ECONNREFUSED},
+		"before an allowed one": {[]string{"127.0.0.1", harmless}, ErrNotAllowed},
 	} {
-		c := client(t, Options{Resolver: resolver(t, answers), Allowed: []netip.Prefix{netip.MustParsePrefix(unanswered + "/32")}})
-		if _, err := get(t, c, "http://receiver.example:"+port); err == nil || !slices.Contains(answers, unanswered) && !errors.Is(err, ErrNotAllowed) {
+		c := client(t, Options{Resolver: resolver(t, test.answers), Allowed: []netip.Prefix{netip.MustParsePrefix(harmless + "/32")}})
+		if _, err := get(t, c, "http://receiver.example:"+port); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -178,11 +180,44 @@ func TestNamesThatMove(t *testing.T) {
 	}
 }
 
-// unanswered is an address that leads nowhere (RFC 5737). It stands for a public one.
-const unanswered = "192.0.2.1"
+// TestNamesThatMove: what is judged is what is connected to. A name that was harmless when it was resolved first
+// and leads elsewhere a moment later is reached where it was harmless, and then not at all.
+func TestNamesThatMove(t *testing.T) {
+	var reached, arrived atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); strings.HasPrefix(at.String(), harmless+":") {
+			reached.Add(1)
+		} else {
+			arrived.Add(1)
+		}
+	}))
+	_ = s.Listener.Close()
+	var err error
+	if s.Listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp4", "0.0.0.0:0"); err != nil { // both addresses, by one port
+		t.Fatal(err)
+	}
+	s.Start()
+	defer s.Close()
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	c := client(t, Options{Resolver: resolver(t, []string{harmless}, []string{"127.0.0.1"}), Allowed: []netip.Prefix{netip.MustParsePrefix(harmless + "/32")}})
+	if status, err := get(t, c, "http://receiver.example:"+port); status != http.StatusOK || err != nil {
+		t.Errorf("while it is harmless: %d, %v", status, err)
+	}
+	c.Close() // so that the next request connects
+	if _, err := get(t, c, "http://receiver.example:"+port); !errors.Is(err, ErrNotAllowed) {
+		t.Errorf("once it leads elsewhere: %v", err)
+	}
+	if reached.Load() != 1 || arrived.Load() != 0 {
+		t.Errorf("%d requests arrived where it is allowed, %d elsewhere", reached.Load(), arrived.Load())
+	}
+}
 
-// resolver answers every question by addresses, of the family that is asked for.
-func resolver(t *testing.T, answers []string) *net.Resolver {
+// harmless is an address of this machine that is allowed. It stands for a public one.
+const harmless = "127.0.0.2"
+
+// resolver answers questions by addresses, of the family that is asked for: the first one by the first of the
+// answers, and so on. The last of them stays.
+func resolver(t *testing.T, answers ...[]string) *net.Resolver {
 	t.Helper()
 	pc, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 	if err != nil {
@@ -192,12 +227,13 @@ func resolver(t *testing.T, answers []string) *net.Resolver {
 	go func() {
 		defer close(done)
 		buf := make([]byte, 1<<10)
+		asked := map[dnsmessage.Type]int{}
 		for {
 			n, from, err := pc.ReadFrom(buf)
 			if err != nil {
 				return
 			}
-			_, _ = pc.WriteTo(answer(buf[:n], answers), from)
+			_, _ = pc.WriteTo(answer(buf[:n], answers, asked), from)
 		}
 	}()
 	t.Cleanup(func() { _ = pc.Close(); <-done })
@@ -206,15 +242,17 @@ func resolver(t *testing.T, answers []string) *net.Resolver {
 	}}
 }
 
-func answer(question []byte, answers []string) []byte {
+func answer(question []byte, answers [][]string, asked map[dnsmessage.Type]int) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(question) != nil || len(m.Questions) != 1 {
 		return nil
 	}
 	q := m.Questions[0]
+	now := answers[min(asked[q.Type], len(answers)-1)]
+	asked[q.Type]++
 	m.Header.Response, m.Additionals = true, nil
 	header := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET}
-	for _, text := range answers {
+	for _, text := range now {
 		switch ip := netip.MustParseAddr(text); {
 		case ip.Is4() && q.Type == dnsmessage.TypeA:
 			m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: ip.As4()}})

@@ -24,29 +24,28 @@ type Options struct {
 	Now    func() time.Time
 	// Organization is the id that events name.
 	Organization string
-	// Cost is that of passwords, [DefaultCost] if it is zero; Limits are those of logins,
+	// Hasher is for passwords; one of the [DefaultCost] if it is nil. Limits are those of logins,
 	// [DefaultLimits] if they are zero.
-	Cost   Cost
+	Hasher *Hasher
 	Limits Limits
 }
 
 // Accounts are the developers of all portals, as they log in. They are safe for concurrent use.
 type Accounts struct {
 	Options
-	hasher           *Hasher
 	logins, newcomer *guard
 	tests            *guard
 }
 
 // New returns accounts.
 func New(o Options) *Accounts {
-	if o.Cost == (Cost{}) {
-		o.Cost = DefaultCost
+	if o.Hasher == nil {
+		o.Hasher = NewHasher(DefaultCost)
 	}
 	if o.Limits == (Limits{}) {
 		o.Limits = DefaultLimits
 	}
-	return &Accounts{Options: o, hasher: NewHasher(o.Cost), logins: newGuard(o.Limits, o.Now), newcomer: newGuard(registrations, o.Now), tests: newGuard(trials, o.Now)}
+	return &Accounts{Options: o, logins: newGuard(o.Limits, o.Now), newcomer: newGuard(registrations, o.Now), tests: newGuard(trials, o.Now)}
 }
 
 // TooMany is the error of somebody who tries too often.
@@ -57,7 +56,7 @@ func (e *TooMany) Error() string { return "there have been too many attempts" }
 
 // Hash returns what is stored of a password.
 func (a *Accounts) Hash(ctx context.Context, password string) (string, error) {
-	return a.hasher.Hash(ctx, password)
+	return a.Hasher.Hash(ctx, password)
 }
 
 // SetPassword stores the hash of a password in a transaction. Whoever is logged in, or could set another

@@ -62,7 +62,7 @@ func (a *Accounts) Login(ctx context.Context, at Attempt) (Login, error) {
 	}
 	var right bool
 	if locked == 0 && known.portal.BasicAuth && !known.portal.IsPublic {
-		if right, err = a.hasher.Verify(ctx, at.Password, known.hash); err != nil {
+		if right, err = a.Hasher.Verify(ctx, at.Password, known.hash); err != nil {
 			return Login{}, err
 		}
 	}

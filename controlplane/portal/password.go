@@ -35,7 +35,8 @@ const (
 	maxKiB, maxPasses = 1 << 20, 16
 )
 
-// Hasher computes and verifies hashes of passwords, few at a time. It is safe for concurrent use.
+// Hasher computes and verifies hashes of passwords, few at a time. It is safe for concurrent use. The zero
+// value has no place for anybody: all get [ErrBusy].
 type Hasher struct {
 	cost Cost
 	// line has an entry for each caller, places one for each computation.

@@ -106,7 +106,7 @@ func newWorld(t *testing.T) *world {
 	s := memstore.Open(memstore.Options{Now: now})
 	t.Cleanup(func() { _ = s.Close() })
 	gate := admit.New(s, &admittest.Revoker{}, cloud.Kinds(), now).As(model.System("portal"))
-	w.accounts = New(Options{Store: s, Writer: gate, Log: slog.New(slog.DiscardHandler), Now: now, Cost: cheap})
+	w.accounts = New(Options{Store: s, Writer: gate, Log: slog.New(slog.DiscardHandler), Now: now, Hasher: NewHasher(cheap)})
 	hash, err := w.accounts.Hash(t.Context(), "correct horse")
 	if err != nil {
 		t.Fatal(err)
@@ -154,9 +154,7 @@ func TestSameTime(t *testing.T) {
 	if l, err := w.login(t, cloud.Approved); err != nil || l.Outcome != audit.Locked {
 		t.Fatalf("%v %v", l, err)
 	}
-	for range cap(w.accounts.hasher.line) {
-		w.accounts.hasher.line <- struct{}{}
-	}
+	w.accounts.Hasher = &Hasher{}
 	for _, name := range names {
 		w.now = w.now.Add(time.Second)
 		if _, err := w.login(t, name); !errors.Is(err, ErrBusy) {
@@ -172,22 +170,70 @@ func TestSameWrites(t *testing.T) {
 	writes := &counting{Writer: w.accounts.Writer}
 	w.accounts.Writer = writes
 	for _, name := range []string{cloud.Approved, cloud.Pending, cloud.Revoked, cloud.Rejected, "bare", "nobody"} {
-		if _, err := w.login(t, name); err != nil || writes.last != 1 {
-			t.Errorf("%s: %d writes, %v", name, writes.last, err)
+		*writes = counting{Writer: writes.Writer}
+		if _, err := w.login(t, name); err != nil || writes.commits != 1 || writes.changes != 1 {
+			t.Errorf("%s: %d changes by %d commits, %v", name, writes.changes, writes.commits, err)
 		}
 	}
 }
 
-// counting counts what the last transaction has written.
+// counting counts transactions, and what they have written.
 type counting struct {
 	Writer
-	last int
+	commits, changes int
 }
 
 func (c *counting) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
 	commit, err := c.Writer.Write(ctx, class, fn)
-	c.last = len(commit.Changes)
+	c.commits++
+	c.changes += len(commit.Changes)
 	return commit, err
+}
+
+// TestTooManyComputeNothing: whoever tries or logs in too often is turned away before a password is computed,
+// which is what costs. Whoever is not turned away comes to it.
+func TestTooManyComputeNothing(t *testing.T) {
+	one := Rate{Burst: 1, Each: time.Minute}
+	many := Rate{Burst: 100, Each: time.Minute}
+	for name, test := range map[string]struct {
+		limits Limits
+		who    string
+	}{
+		"one address":                    {Limits{Address: one, Portal: many, Device: many, Developer: many}, "nobody"},
+		"one portal":                     {Limits{Address: many, Portal: one, Device: many, Developer: many}, "nobody"},
+		"a developer from one address":   {Limits{Address: many, Portal: many, Device: one, Developer: many}, cloud.Approved},
+		"a developer from all addresses": {Limits{Address: many, Portal: many, Device: many, Developer: one}, cloud.Approved},
+	} {
+		test.limits.AddressFailures, test.limits.DeveloperFailures, test.limits.Lock, test.limits.Remembered = 100, 100, time.Minute, 100
+		w := newWorld(t)
+		o := w.accounts.Options
+		o.Limits = test.limits
+		w.accounts = New(o)
+		login := func() error {
+			_, err := w.accounts.Login(t.Context(), Attempt{
+				Portal: w.portal, Email: test.who + "@example.com", Password: "correct horse", Source: netip.MustParseAddr("192.0.2.1"),
+			})
+			return err
+		}
+		if err := login(); err != nil {
+			t.Errorf("%s: the first: %v", name, err)
+		}
+		hasher := w.accounts.Hasher
+		w.accounts.Hasher = &Hasher{}
+		if err := login(); !isTooMany(err) {
+			t.Errorf("%s: the second: %v", name, err)
+		}
+		w.now = w.now.Add(time.Hour)
+		if err := login(); !errors.Is(err, ErrBusy) {
+			t.Errorf("%s: later, without a place for a computation: %v", name, err)
+		}
+		w.accounts.Hasher = hasher
+	}
+}
+
+func isTooMany(err error) bool {
+	_, many := errors.AsType[*TooMany](err)
+	return many
 }
 
 // TestGuard: what is remembered is bounded, an address is what one subscriber has, and nobody is held

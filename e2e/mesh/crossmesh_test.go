@@ -18,6 +18,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,6 +69,12 @@ func secured(mesh string) framework.Document {
 // holding is what an Envoy has under the name of a secret: a certificate, or roots.
 func holding(s *framework.Sidecar, secret string) []*x509.Certificate {
 	GinkgoHelper()
+	return secretsOf(s)[secret]
+}
+
+// secretsOf are the certificates and roots of an Envoy by the names of their secrets.
+func secretsOf(s *framework.Sidecar) map[string][]*x509.Certificate {
+	GinkgoHelper()
 	text, err := s.Admin("/config_dump")
 	Expect(err).NotTo(HaveOccurred())
 	var dump struct {
@@ -86,18 +93,19 @@ func holding(s *framework.Sidecar, secret string) []*x509.Certificate {
 		}
 	}
 	Expect(json.Unmarshal([]byte(text), &dump)).To(Succeed())
+	held := map[string][]*x509.Certificate{}
 	for _, c := range dump.Configs {
 		for _, s := range c.Active {
-			if s.Name != secret {
-				continue
+			b := s.Secret.Certificate.Chain.Bytes
+			if len(b) == 0 {
+				b = s.Secret.Validation.Trusted.Bytes
 			}
-			if b := s.Secret.Certificate.Chain.Bytes; len(b) > 0 {
-				return parse(b)
+			if len(b) > 0 {
+				held[s.Name] = parse(b)
 			}
-			return parse(s.Secret.Validation.Trusted.Bytes)
 		}
 	}
-	return nil
+	return held
 }
 
 // names returns a certificate of a root with several names.
@@ -245,7 +253,10 @@ var _ = Describe("gateways that other meshes call", Ordered, core, func() {
 		Expect(netip.MustParsePrefix("240.0.0.0/4").Contains(a)).To(BeTrue(), a.String())
 		end, err := framework.Redirect(netip.AddrPortFrom(a, uint16(port)), uint16(redirect))
 		if errors.Is(err, os.ErrPermission) {
-			return // connections cannot be redirected here, which needs root
+			note := exec.Command("../../.ci/not-checked", "e2e/mesh: whether a transparent proxy calls a gateway of another mesh, because connections are redirected by root only")
+			note.Stdout = GinkgoWriter
+			Expect(note.Run()).To(Succeed())
+			return
 		}
 		Expect(err).NotTo(HaveOccurred())
 		defer func() { Expect(end()).To(Succeed()) }()

@@ -130,7 +130,7 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 		w                              *world
 		plain, secure, tcp, passing    int
 		gateway                        *framework.Sidecar
-		backend, ledger, bank          *member
+		backend, ledger, bank, other   *member
 		http1, foo, bar                entry
 		matches, filters, destinations = "matches", "filters", "backends"
 	)
@@ -172,6 +172,7 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 		http1 = entry{port: plain, host: "any.example"}
 		foo, bar = entry{port: secure, host: "foo.example", secure: true}, entry{port: secure, host: "bar.example", secure: true}
 		backend = w.start("backend-1", tags{service: "backend", "version": "v1"})
+		other = w.start("other-1", tags{service: "other"}, "ledger")
 		ledger = w.start("ledger-1", tags{service: "ledger"})
 		echo := framework.StartEcho("bank")
 		bank = w.join(w.around("bank-1", nil, echo, tags{service: "bank", protocol: "tcp"}))
@@ -207,7 +208,7 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 			"address": "127.0.0.1", "gateway": map[string]any{"type": "BUILTIN", "tags": tags{service: "edge"}},
 		}})
 		gateway = framework.NewSidecar(w.cp, shop, "edge-1", "", "--proxy-type", "gateway").Start()
-		w.ready(backend, ledger, bank)
+		w.ready(backend, ledger, bank, other)
 		gateway.WaitReady()
 		w.Converged()
 		Eventually(func() int { return http1.status("/") }, patience, 20*time.Millisecond).Should(Equal(200))
@@ -422,6 +423,7 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 			"abort": map[string]any{"httpStatus": 418, "percentage": 100},
 		}))
 		w.Converged()
+		answers(other.to("ledger"), 418)
 		Expect(http1.status("/ledger")).To(Equal(200), "the gateway is known by its certificate")
 		w.Delete(shop, "fault-injections", "teapot")
 	})

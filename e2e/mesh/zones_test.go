@@ -311,7 +311,7 @@ networking:
 			other.WriteToken(token)
 			other.Start()
 			other.Exit(patience)
-			Expect(other.Output()).To(ContainSubstring("403"))
+			Expect(other.Output()).To(ContainSubstring("refused the enrolment with 403"))
 		}
 		refused(west.ZoneToken("east", "ingress"))
 		refused(west.ZoneToken("west", "egress"))

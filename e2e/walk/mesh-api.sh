@@ -16,8 +16,13 @@ rows=0 failed=0
 # table NAME begins a table.
 table() { printf '\n## %s\n' "$1"; }
 
+# defs are functions of conditions: filled, because "" and 0 are true in jq, and the claims of a token.
+defs='def filled: type == "string" and length > 0;
+  def claims: split(".") | if length == 3 then .[1] else error("a token has three parts") end | gsub("-"; "+") | gsub("_"; "/")
+    | . + ["", "", "==", "="][length % 4] | @base64d | fromjson;'
+
 # row STATUS CONDITION METHOD PATH [BODY] asks, and demands a status and, of the answer, a
-# condition of jq (none if it is empty).
+# condition of jq (none if it is empty). With raw=-R the answer is a text.
 row() {
   local want=$1 holds=$2 method=$3 path=$4 body=${5-}
   local args=(-sS -g --max-time 20 -o "$answer" -w '%{http_code}' -X "$method")
@@ -27,7 +32,7 @@ row() {
   local got verdict=ok
   got=$(curl "${args[@]}" "$path")
   [ "$got" = "$want" ] || verdict=FAILED
-  [ -z "$holds" ] || jq -e "$holds" "$answer" >/dev/null 2>&1 || verdict=FAILED
+  [ -z "$holds" ] || jq ${raw-} -e "$defs $holds" "$answer" >/dev/null 2>&1 || verdict=FAILED
   rows=$((rows + 1))
   printf '%-6s %-6s %s %s\n' "$verdict" "$method" "$got" "${path#"$M"}"
   [ $verdict = ok ] && return
@@ -35,32 +40,44 @@ row() {
   printf '       wanted %s and %s\n       got %s\n' "$want" "${holds:-nothing else}" "$(head -c 1500 "$answer")"
 }
 
-# has DOCUMENT is the condition that an answer has all that a document has.
-has() { printf '. as $got | (%s) as $want | ($got | contains($want))' "$1"; }
+# port PATH MEMBER is the port in a member of a document.
+port() { curl -sS -g --max-time 20 "$M$1" | jq -e "$2" || echo none; }
+
+# is DOCUMENT is the condition that an answer is a document, but for its times.
+is() { printf '(del(.creationTime, .modificationTime) == (%s))' "$1"; }
 
 times='([.creationTime, .modificationTime] | all(test("^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z$")))'
 listed='(.items | type == "array") and (.total | type == "number") and has("next")'
 
-# kind COLLECTION TYPE MEMBERS [UPDATE]: every operation of a kind of a mesh. MEMBERS are what its
-# document has besides type, mesh and name.
+# kind COLLECTION TYPE MEMBERS CHANGE [ATTACHED] [DEFAULTS]: every operation of a kind of a mesh. MEMBERS are what
+# its document has besides type, mesh and name; CHANGE and DEFAULTS are expressions of jq, which make another
+# document of it and add what is said without having been given.
 kind() {
-  local path=$1 doc
+  local path=$1 doc changed was now
   doc='{"type":"'$2'","mesh":"walk","name":"sample",'$3'}'
+  changed=$(jq -c "$4" <<<"$doc")
+  was=$(jq -c "${6:-.}" <<<"$doc") now=$(jq -c "${6:-.}" <<<"$changed")
   row 201 '' PUT "/meshes/walk/$path/sample" "$doc"
-  row 200 "($(has "$doc")) and $times" GET "/meshes/walk/$path/sample"
-  row 200 '' PUT "/meshes/walk/$path/sample" "$doc"
-  row 200 "$listed and any(.items[]; $(has "$doc"))" GET "/meshes/walk/$path"
-  row 200 "$listed and any(.items[]; .mesh == \"walk\" and .name == \"sample\")" GET "/$path"
-  [ -z "${4-}" ] || row 200 "$4" GET "/meshes/walk/$path/sample/dataplanes"
+  row 200 "$(is "$was") and $times" GET "/meshes/walk/$path/sample"
+  row 200 "$listed and any(.items[]; $(is "$was"))" GET "/meshes/walk/$path"
+  row 200 "$listed and any(.items[]; $(is "$was"))" GET "/$path"
+  [ -z "${5-}" ] || row 200 "$5" GET "/meshes/walk/$path/sample/dataplanes"
+  row 200 '' PUT "/meshes/walk/$path/sample" "$changed"
+  row 200 "($was) != ($now) and $(is "$now") and $times" GET "/meshes/walk/$path/sample"
   row 200 '' DELETE "/meshes/walk/$path/sample"
-  row 404 '.title and .status == 404' GET "/meshes/walk/$path/sample"
+  row 404 '(.title | filled) and .status == 404' GET "/meshes/walk/$path/sample"
 }
 
 ends='"sources":[{"match":{"mesh.io/service":"web"}}],"destinations":[{"match":{"mesh.io/service":"backend"}}]'
 all='"selectors":[{"match":{"mesh.io/service":"*"}}]'
-# attached is what inspection says of a policy that holds for an outbound of web-1.
-attached='.total == 1 and .items[0].kind == "SidecarDataplane" and .items[0].dataplane == {"mesh":"walk","name":"web-1"}
-  and (.items[0].attachments[0] | .type and .name and .service)'
+# attached TYPE is what inspection says of a policy that holds for the outbound of web-1.
+attached() {
+  printf '%s' '.total == 1 and .items[0].kind == "SidecarDataplane" and .items[0].dataplane == {"mesh":"walk","name":"web-1"}
+  and (.items[0].attachments | length == 1 and (.[0] | .type == "'"$1"'" and .service == "backend" and (.name | filled)))'
+}
+# inbound FIELDS is what it says of one that holds for the inbound of backend-1.
+inbound='.total == 1 and .items[0].dataplane == {"mesh":"walk","name":"backend-1"}
+  and (.items[0].attachments | length == 1 and (.[0] | .type == "inbound" and .service == "backend" and (.name | filled)))'
 
 table 'Mesh'
 mesh='{"type":"Mesh","name":"walk-2",
@@ -69,7 +86,8 @@ mesh='{"type":"Mesh","name":"walk-2",
   "logging":{"backends":[{"name":"files","type":"file","format":"%START_TIME%","conf":{"path":"walk.log"}},{"name":"wire","type":"tcp","conf":{"address":"127.0.0.1:5000"}}]},
   "metrics":{"enabledBackend":"figures","backends":[{"name":"figures","type":"prometheus","conf":{"port":5670,"path":"/metrics"}}]}}'
 row 201 '' PUT /meshes/walk-2 "$mesh"
-row 200 "($(has "$mesh")) and $times" GET /meshes/walk-2
+# A page of metrics gets tags, and settings of TLS, that nobody has given.
+row 200 "$(is "$(jq -c '.metrics.backends[0].conf += {"tags":{"mesh.io/service":"dataplane-metrics"},"tls":{}}' <<<"$mesh")") and $times" GET /meshes/walk-2
 row 200 '' PUT /meshes/walk-2 "$mesh"
 row 200 "$listed and any(.items[]; .name == \"walk-2\")" GET /meshes
 row 400 '.invalid_parameters[0].field' PUT /meshes/walk-2 '{"type":"Mesh","name":"walk-2","mtls":{"enabledBackend":"none"}}'
@@ -79,62 +97,60 @@ row 201 '' PUT /meshes/walk-3/secrets/ca-cert "$(secret ca-cert "$ROOT")"
 row 201 '' PUT /meshes/walk-3/secrets/ca-key "$(secret ca-key "$ROOTKEY")"
 provided='{"type":"Mesh","name":"walk-3","mtls":{"backends":[{"name":"ca","type":"provided","conf":{"cert":{"secret":"ca-cert"},"key":{"secret":"ca-key"}}}]}}'
 row 200 '' PUT /meshes/walk-3 "$provided"
-row 200 "$(has "$provided")" GET /meshes/walk-3
+row 200 "$(is "$provided")" GET /meshes/walk-3
 row 200 '' DELETE /meshes/walk-3
 
 table 'Dataplane'
 member='"networking":{"address":"127.0.0.9","inbound":[{"port":9300,"servicePort":9301,"tags":{"mesh.io/service":"sample","mesh.io/protocol":"http"}}],
   "outbound":[{"port":9302,"tags":{"mesh.io/service":"backend"}},{"port":9303,"service":"web"}]}'
-kind dataplanes Dataplane "$member"
+kind dataplanes Dataplane "$member" '.networking.inbound[0].port = 9304'
 
 table 'DataplaneOverview'
 overview='.type == "DataplaneOverview" and .mesh == "walk" and .name == "web-1" and (.dataplane.networking.inbound | length == 1)
   and (.dataplaneInsight | .mTLS.issuedBackend == "ca" and .mTLS.supportedBackends == ["ca"] and .mTLS.certificateRegenerations >= 1
     and ([.mTLS.certificateExpirationTime, .mTLS.lastCertificateRegeneration] | all(test("Z$"))))
-  and (.dataplaneInsight.subscriptions[-1] | .id and .controlPlaneInstanceId and .connectTime
-    and (.status | .lastUpdateTime and ([.total, .cds, .eds, .lds] | all((.responsesSent | type == "string") and (.responsesAcknowledged | type == "string"))) and has("rds")))'
+  and (.dataplaneInsight.subscriptions[-1] | ([.id, .controlPlaneInstanceId, .connectTime] | all(filled))
+    and (.status | (.lastUpdateTime | filled) and ([.total, .cds, .eds, .lds] | all((.responsesSent | filled) and (.responsesAcknowledged | filled))) and has("rds")))'
 row 200 "$overview and $times" GET /meshes/walk/dataplanes+insights/web-1
 row 200 "$listed and any(.items[]; $overview)" GET /meshes/walk/dataplanes+insights
 row 200 "$listed and any(.items[]; $overview)" GET /dataplanes+insights
 
 table 'Policies'
 checked='"interval":"10s","timeout":"2s","unhealthyThreshold":3,"healthyThreshold":1,"reuseConnection":false'
-kind health-checks HealthCheck "$ends,\"conf\":{$checked"',"tcp":{"send":"Zm9v","receive":["YmFy","YmF6"]}}' "$attached"
+kind health-checks HealthCheck "$ends,\"conf\":{$checked"',"tcp":{"send":"Zm9v","receive":["YmFy","YmF6"]}}' '.conf.timeout = "3s"' "$(attached service)"
 kind health-checks HealthCheck "$ends,\"conf\":{$checked"',
   "http":{"path":"/health","requestHeadersToAdd":[{"append":false,"header":{"key":"Content-Type","value":"application/json"}},{"header":{"key":"Accept","value":"*/*"}}],
-    "expectedStatuses":[200,201],"useHttp1":true}}' "$attached"
+    "expectedStatuses":[200,201],"useHttp1":true}}' '.conf.http.path = "/live"' "$(attached service)"
 kind proxytemplates ProxyTemplate "$all"',"conf":{"imports":["default-proxy"],"resources":[{"name":"spare","version":"v1",
-  "resource":"\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: spare\nconnect_timeout: 5s\ntype: STRICT_DNS\nload_assignment: {cluster_name: spare}\n"}]}'
-kind traffic-permissions TrafficPermission "$ends" \
-  '.total == 1 and .items[0].dataplane.name == "backend-1" and .items[0].attachments[0].type == "inbound"'
+  "resource":"\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: spare\nconnect_timeout: 5s\ntype: STRICT_DNS\nload_assignment: {cluster_name: spare}\n"}]}' '.conf.resources[0].version = "v2"'
+kind traffic-permissions TrafficPermission "$ends" '.sources[0].match["mesh.io/service"] = "*"' "$inbound"
 row 200 '' PUT /meshes/walk '{"type":"Mesh","name":"walk","mtls":{"enabledBackend":"ca","backends":[{"name":"ca","type":"builtin"}]},
   "logging":{"backends":[{"name":"files","type":"file","conf":{"path":"/dev/null"}}]},
   "tracing":{"backends":[{"name":"spans","type":"zipkin","conf":{"url":"http://127.0.0.1:9411/api/v2/spans"}}]}}'
-kind traffic-logs TrafficLog "$ends"',"conf":{"backend":"files"}' "$attached"
-kind traffic-routes TrafficRoute "$ends"',"conf":{"split":[{"weight":90,"destination":{"mesh.io/service":"backend"}},{"weight":10,"destination":{"mesh.io/service":"web"}}]}' "$attached"
-kind traffic-traces TrafficTrace "$all"',"conf":{"backend":"spans"}'
+kind traffic-logs TrafficLog "$ends"',"conf":{"backend":"files"}' '.sources[0].match["mesh.io/service"] = "*"' "$(attached service)"
+kind traffic-routes TrafficRoute "$ends"',"conf":{"split":[{"weight":90,"destination":{"mesh.io/service":"backend"}},{"weight":10,"destination":{"mesh.io/service":"web"}}]}' '.conf.split[0].weight = 80' "$(attached outbound)"
+kind traffic-traces TrafficTrace "$all"',"conf":{"backend":"spans"}' '.selectors[0].match["mesh.io/service"] = "web"'
 kind fault-injections FaultInjection '"sources":[{"match":{"mesh.io/service":"web","mesh.io/protocol":"http"}}],"destinations":[{"match":{"mesh.io/service":"backend","mesh.io/protocol":"http"}}],
-  "conf":{"delay":{"percentage":50.5,"value":"0.050s"},"abort":{"percentage":50,"httpStatus":500},"responseBandwidth":{"percentage":50,"limit":"50 mbps"}}' \
-  '.total == 1 and .items[0].dataplane.name == "backend-1"'
+  "conf":{"delay":{"percentage":50.5,"value":"0.050s"},"abort":{"percentage":50,"httpStatus":500},"responseBandwidth":{"percentage":50,"limit":"50 mbps"}}' '.conf.abort.httpStatus = 503' "$inbound"
 kind retries Retry "$ends"',"conf":{"http":{"numRetries":5,"perTryTimeout":"0.200s","backOff":{"baseInterval":"0.020s","maxInterval":"1s"},"retriableStatusCodes":[500,504]},
   "grpc":{"numRetries":5,"perTryTimeout":"0.200s","backOff":{"baseInterval":"0.020s","maxInterval":"1s"},"retryOn":["cancelled","deadline_exceeded","internal","resource_exhausted","unavailable"]},
-  "tcp":{"maxConnectAttempts":3}}' "$attached"
-kind timeouts Timeout "$ends"',"conf":{"connectTimeout":"10s","tcp":{"idleTimeout":"3600s"},"http":{"requestTimeout":"5s","idleTimeout":"3600s"},"grpc":{"streamIdleTimeout":"5s","maxStreamDuration":"30s"}}' "$attached"
+  "tcp":{"maxConnectAttempts":3}}' '.conf.http.numRetries = 4' "$(attached service)"
+kind timeouts Timeout "$ends"',"conf":{"connectTimeout":"10s","tcp":{"idleTimeout":"3600s"},"http":{"requestTimeout":"5s","idleTimeout":"3600s"},"grpc":{"streamIdleTimeout":"5s","maxStreamDuration":"30s"}}' '.conf.connectTimeout = "9s"' "$(attached outbound)"
 kind external-services ExternalService '"networking":{"address":"mail.example:443","tls":{"enabled":true,"caCert":{"inline":"'"$(base64 -w0 <"$ROOT")"'"}}},
-  "tags":{"mesh.io/protocol":"http","mesh.io/service":"mail"}'
-kind circuit-breakers CircuitBreaker "$ends"',"conf":{"interval":"1s","baseEjectionTime":"30s","maxEjectionPercent":20,"thresholds":{"maxConnections":2}}' "$attached"
-kind rate-limits RateLimit "$ends"',"conf":{"http":{"requests":5,"interval":"10s","onRateLimit":{"status":429}}}' '.total == 1'
-kind virtual-outbounds VirtualOutbound "$all"',"conf":{"host":"{{.service}}.walk","port":"{{.port}}","parameters":[{"name":"service","tagKey":"mesh.io/service"},{"name":"port","tagKey":"port"}]}'
-kind meshgateways MeshGateway '"selectors":[{"match":{"mesh.io/service":"other"}}],"conf":{"listeners":[{"port":9400,"protocol":"HTTP","hostname":"walk.example","tags":{"port":"http"}}]}'
+  "tags":{"mesh.io/protocol":"http","mesh.io/service":"mail"}' '.networking.address = "mail.example:444"'
+kind circuit-breakers CircuitBreaker "$ends"',"conf":{"interval":"1s","baseEjectionTime":"30s","maxEjectionPercent":20,"thresholds":{"maxConnections":2}}' '.conf.interval = "2s"' "$(attached service)"
+kind rate-limits RateLimit "$ends"',"conf":{"http":{"requests":5,"interval":"10s","onRateLimit":{"status":429}}}' '.conf.http.requests = 6' "$inbound"
+kind virtual-outbounds VirtualOutbound "$all"',"conf":{"host":"{{.service}}.walk","port":"{{.port}}","parameters":[{"name":"service","tagKey":"mesh.io/service"},{"name":"port","tagKey":"port"}]}' '.conf.host = "{{.service}}.other"'
+kind meshgateways MeshGateway '"selectors":[{"match":{"mesh.io/service":"other"}}],"conf":{"listeners":[{"port":9400,"protocol":"HTTP","hostname":"walk.example","tags":{"port":"http"}}]}' '.conf.listeners[0].port = 9401'
 kind meshgatewayroutes MeshGatewayRoute '"selectors":[{"match":{"mesh.io/service":"other"}}],
-  "conf":{"http":{"hostnames":["walk.example"],"rules":[{"matches":[{"path":{"match":"PREFIX","value":"/"}}],"backends":[{"weight":1,"destination":{"mesh.io/service":"backend"}}]}]}}'
+  "conf":{"http":{"hostnames":["walk.example"],"rules":[{"matches":[{"path":{"match":"PREFIX","value":"/"}}],"backends":[{"weight":1,"destination":{"mesh.io/service":"backend"}}]}]}}' '.conf.http.hostnames = ["other.example"]'
 
 table 'Secret and global secret'
-kind secrets Secret '"data":"c2VjcmV0"'
+kind secrets Secret '"data":"c2VjcmV0"' '.data = "b3RoZXI="'
 row 201 '' PUT /global-secrets/sample '{"type":"GlobalSecret","name":"sample","data":"c2VjcmV0"}'
 row 200 "(.name == \"sample\" and .data == \"c2VjcmV0\" and (has(\"mesh\") | not)) and $times" GET /global-secrets/sample
 row 200 '' PUT /global-secrets/sample '{"type":"GlobalSecret","name":"sample","data":"b3RoZXI="}'
-row 200 "$listed and any(.items[]; .name == \"sample\")" GET /global-secrets
+row 200 "$listed and any(.items[]; .name == \"sample\" and .data == \"b3RoZXI=\")" GET /global-secrets
 row 200 '' DELETE /global-secrets/sample
 row 404 '.status == 404' GET /global-secrets/sample
 
@@ -144,28 +160,29 @@ row 200 ".name == \"east\" and .enabled == true and $times" GET /zones/east
 row 200 '' PUT /zones/east '{"type":"Zone","name":"east","enabled":false}'
 row 200 "$listed and any(.items[]; .name == \"east\" and .enabled == false)" GET /zones
 row 200 '.type == "ZoneOverview" and .name == "east" and .zone.enabled == false' GET /zones+insights/east
-zone='.type == "ZoneOverview" and (.zoneInsight.subscriptions[-1] | .config and .id and .globalInstanceId and .connectTime and (.status | has("total"))
-  and (.version.meshCp | .version and has("gitTag") and has("gitCommit") and has("buildDate")))'
+zone='.type == "ZoneOverview" and (.zoneInsight.subscriptions[-1] | ([.config, .id, .globalInstanceId, .connectTime] | all(filled)) and (.status | has("total"))
+  and (.version.meshCp | (.version | filled) and has("gitTag") and has("gitCommit") and has("buildDate")))'
 row 200 "$zone" GET "/zones+insights/$ZONE"
 row 200 "$listed and any(.items[]; $zone)" GET /zones+insights
 row 200 '' DELETE /zones/east
-ingress='(.networking | .address and (.port | type == "number"))
+ingress='(.networking | (.address | filled) and .port > 0)
   and any(.availableServices[]; .mesh == "walk" and .instances >= 1 and .tags["mesh.io/service"] == "backend")'
 row 200 "$listed and any(.items[]; .name == \"in\" and $ingress)" GET /zone-ingresses
 row 200 ".name == \"in\" and ($ingress) and $times" GET /zone-ingresses/in
-proxy='(.subscriptions[-1] | .id and .controlPlaneInstanceId and .connectTime and (.status | .lastUpdateTime and .total and .cds and .eds and .lds and has("rds"))
-  and (.version | (.meshDp | .version and has("gitTag") and has("gitCommit") and has("buildDate")) and (.proxy | .version and .build and .meshDpCompatible == true)))'
+proxy='(.subscriptions[-1] | ([.id, .controlPlaneInstanceId, .connectTime] | all(filled))
+  and (.status | (.lastUpdateTime | filled) and ([.total, .cds, .eds, .lds] | all(.responsesSent | filled)) and has("rds"))
+  and (.version | (.meshDp | (.version | filled) and has("gitTag") and has("gitCommit") and has("buildDate")) and (.proxy | (.version | filled) and has("build") and .meshDpCompatible == true)))'
 overview=".type == \"ZoneIngressOverview\" and .name == \"in\" and (.zoneIngress | $ingress) and (.zoneIngressInsight | $proxy and (.subscriptions[-1] | has(\"generation\")))"
 row 200 "$listed and any(.items[]; $overview)" GET /zoneingresses+insights
 row 200 "$overview" GET /zoneingresses+insights/in
 row 200 "$listed and any(.items[]; .name == \"out\")" GET /zoneegresses
-row 200 ".name == \"out\" and .networking.port and $times" GET /zoneegresses/out
-overview=".type == \"ZoneEgressOverview\" and .name == \"out\" and .zoneEgress.networking.port and (.zoneEgressInsight | $proxy)"
+row 200 ".name == \"out\" and .networking.port > 0 and $times" GET /zoneegresses/out
+overview=".type == \"ZoneEgressOverview\" and .name == \"out\" and .zoneEgress.networking.port > 0 and (.zoneEgressInsight | $proxy)"
 row 200 "$listed and any(.items[]; $overview)" GET /zoneegressoverviews
 row 200 "$overview" GET /zoneegressoverviews/out
 
 table 'Insights'
-insight='.type == "MeshInsight" and .name == "walk" and .lastSync and .dataplanes.total == 3
+insight='.type == "MeshInsight" and .name == "walk" and (.lastSync | filled) and .dataplanes.total == 3
   and .dataplanesByType.standard.total == 2 and .dataplanesByType.gateway.total == 1
   and .policies.TrafficPermission.total == 1 and ([.dpVersions.meshDp[], .dpVersions.proxy[]] | length == 2 and all(.total == 3 and .online == 3))
   and ([.mTLS.issuedBackends.ca, .mTLS.supportedBackends.ca] | all(.total == 3 and .online == 3)) and .services.total == 3 and .services.internal == 3'
@@ -175,13 +192,13 @@ service='.type == "ServiceInsight" and .mesh == "walk" and .name == "backend" an
 row 200 "($service) and $times" GET /meshes/walk/service-insights/backend
 row 200 "$listed and any(.items[]; $service)" GET /meshes/walk/service-insights
 row 200 "$listed and any(.items[]; $service)" GET /service-insights
-row 200 '.type == "GlobalInsights" and .creationTime and (.resources | [.GlobalSecret, .Mesh, .Zone, .ZoneIngress] | all(.total | type == "number"))' GET /global-insights
+row 200 '.type == "GlobalInsights" and (.creationTime | filled) and (.resources | [.GlobalSecret, .Mesh, .Zone, .ZoneIngress] | all(.total | type == "number"))' GET /global-insights
 
 table 'Effective configuration'
 keys='["adminServer","apiServer","bootstrapServer","dataplaneTokenServer","defaults","discovery","environment","general","guiServer",
   "monitoringAssignmentServer","reports","runtime","sdsServer","store","xdsServer"]'
-row 200 "([keys[]] | contains($keys)) and .environment == \"universal\" and .store.type
-  and (.apiServer | (.corsAllowedDomains | type == \"array\") and has(\"readOnly\") and (.port // .http.port))" GET /config
+row 200 "($keys - keys) == [] and .environment == \"universal\" and (.store.type | filled)
+  and (.apiServer | (.corsAllowedDomains | type == \"array\") and has(\"readOnly\") and (.port // .http.port) > 0)" GET /config
 
 table 'Conventions'
 row 201 '' PUT /meshes/walk-2/dataplanes/a "{\"type\":\"Dataplane\",\"mesh\":\"walk-2\",\"name\":\"a\",$member}"
@@ -191,12 +208,12 @@ row 404 '.status == 404' GET /meshes/none/dataplanes
 row 404 '.status == 404' DELETE /meshes/walk-2/dataplanes/none
 
 table 'Top level'
-row 200 '.meshDp | to_entries | all(.value.proxy)' GET /versions
+row 200 '.meshDp | length > 0 and (to_entries | all(.value.proxy | filled))' GET /versions
 names='["CircuitBreaker circuit-breakers","ExternalService external-services","FaultInjection fault-injections","HealthCheck health-checks","MeshGateway meshgateways",
   "MeshGatewayRoute meshgatewayroutes","ProxyTemplate proxytemplates","RateLimit rate-limits","Retry retries","Timeout timeouts","TrafficLog traffic-logs",
   "TrafficPermission traffic-permissions","TrafficRoute traffic-routes","TrafficTrace traffic-traces","VirtualOutbound virtual-outbounds"]'
-row 200 "[.policies[] | select(.readOnly == false and .displayName) | \"\\(.name) \\(.path)\"] | contains($names)" GET /policies
-row 200 'any(.[]; .name and has("url") and (.active | type == "boolean"))' GET /status/zones
+row 200 "($names - [.policies[] | select(.readOnly == false and (.displayName | filled)) | \"\\(.name) \\(.path)\"]) == []" GET /policies
+row 200 "any(.[]; .name == \"$ZONE\" and has(\"url\") and .active == true)" GET /status/zones
 
 table 'Pagination'
 for n in b c; do
@@ -211,25 +228,35 @@ row 400 '.status == 400' GET '/meshes/walk-2/dataplanes?offset=nowhere'
 
 table 'Tokens'
 request='{"name":"web-1","mesh":"walk","tags":{"mesh.io/service":["web"]},"validFor":"1h"}'
-row 200 '' PUT /tokens/dataplane "$request"
-row 200 '' POST /tokens/dataplane "$request"
-row 200 '' POST /tokens/zone-ingress '{"zone":"'"$ZONE"'","validFor":"1h"}'
+hour='.exp - .iat == 3600'
+for method in PUT POST; do
+  raw=-R row 200 "claims | $hour and .Name == \"web-1\" and .Mesh == \"walk\" and .Tags == {\"mesh.io/service\":[\"web\"]}" $method /tokens/dataplane "$request"
+done
+raw=-R row 200 "claims | $hour and .Zone == \"$ZONE\"" POST /tokens/zone-ingress '{"zone":"'"$ZONE"'","validFor":"1h"}'
 row 400 '.invalid_parameters[0].field == "zone"' POST /tokens/zone-ingress '{"validFor":"1h"}'
 
 table 'Inspect API'
-row 200 '.kind == "SidecarDataplane" and .total == (.items | length) and ([.items[].type] | contains(["inbound","outbound","service"]))
-  and any(.items[]; .name and (.matchedPolicies.TrafficRoute // [] | any(.[]; .type == "TrafficRoute" and .mesh == "walk" and .name and .creationTime and .modificationTime)))' GET /meshes/walk/dataplanes/web-1/policies
-row 200 '.kind == "MeshGatewayDataplane" and .gateway == {"mesh":"walk","name":"door"} and (.listeners[0] | .port and .protocol == "HTTP"
-  and (.hosts[0] | .hostName and (.routes[0] | .route and (.destinations[0] | .tags["mesh.io/service"] == "backend" and (.policies | type == "object")))))' GET /meshes/walk/dataplanes/door-1/policies
+row 200 '.kind == "SidecarDataplane" and .total == (.items | length) and (["inbound","outbound","service"] - [.items[].type]) == []
+  and any(.items[]; (.name | filled) and (.matchedPolicies.TrafficRoute // [] | any(.[]; .type == "TrafficRoute" and .mesh == "walk" and ([.name, .creationTime, .modificationTime] | all(filled)))))' GET /meshes/walk/dataplanes/web-1/policies
+row 200 '.kind == "MeshGatewayDataplane" and .gateway == {"mesh":"walk","name":"door"} and (.listeners[0] | .port > 0 and .protocol == "HTTP"
+  and (.hosts[0] | (.hostName | filled) and (.routes[0] | (.route | filled) and (.destinations[0] | .tags["mesh.io/service"] == "backend" and (.policies | type == "object")))))' GET /meshes/walk/dataplanes/door-1/policies
 row 200 '.total == 1 and .items == [{"dataplane":{"mesh":"walk","name":"door-1"}}]' GET /meshes/walk/meshgateways/door/dataplanes
 row 201 '' PUT /meshes/walk/meshtrafficpermissions/sample '{"type":"MeshTrafficPermission","mesh":"walk","name":"sample","spec":{"targetRef":{"kind":"MeshService","name":"backend"},
   "from":[{"targetRef":{"kind":"MeshSubset","tags":{"mesh.io/service":"web"}},"default":{"action":"ALLOW"}}]}}'
-row 200 'any(.items[]; .policyType == "MeshTrafficPermission" and .type == "clientSubset" and .name and (.subset | type == "object") and .conf.action == "Allow"
+row 200 'any(.items[]; .policyType == "MeshTrafficPermission" and .type == "clientSubset" and (.name | filled) and (.subset | type == "object") and .conf.action == "Allow"
   and .origins == [{"mesh":"walk","name":"sample"}])' GET /meshes/walk/dataplanes/backend-1/rules
 row 200 '' DELETE /meshes/walk/meshtrafficpermissions/sample
-for path in /meshes/walk/dataplanes/web-1/xds /zoneingresses/in/xds /zoneegresses/out/xds; do
-  row 200 '(.configs | length > 0) and all(.configs[]; .["@type"])' GET $path
-done
+# The configuration is that of the proxy which was asked for: of that node, with listeners at its ports. The egress
+# has no listener, because nothing of the mesh goes through it.
+while read -r node xds port; do
+  listens=true
+  [ -z "$port" ] || listens="any(.configs[].dynamic_listeners[]?; .active_state.listener.address.socket_address == {\"address\":\"127.0.0.1\",\"port_value\":$port})"
+  row 200 "all(.configs[]; .[\"@type\"] | filled) and ([.configs[].bootstrap.node.id // empty] == [\"$node\"]) and $listens" GET "$xds"
+done <<END
+walk.web-1 /meshes/walk/dataplanes/web-1/xds $(port /meshes/walk/dataplanes/web-1 .networking.outbound[0].port)
+zone/ingress/in /zoneingresses/in/xds $(port /zone-ingresses/in .networking.port)
+zone/egress/out /zoneegresses/out/xds
+END
 
 table 'Deletion'
 for n in a b c; do row 200 '' DELETE /meshes/walk-2/dataplanes/$n; done

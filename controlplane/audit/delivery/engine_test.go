@@ -493,11 +493,24 @@ func TestAnotherDestination(t *testing.T) {
 // TestWithoutWebhook: events of a portal whose log goes nowhere are not kept.
 func TestWithoutWebhook(t *testing.T) {
 	w := newWorld(t)
-	w.happen("p", 0, 3)
-	_ = w.s.View(t.Context(), func(r store.Reader) error {
-		if n, err := r.Count(cloud.Events, store.Query{}); n != 0 || err != nil {
-			t.Errorf("%d events, %v", n, err)
+	kept := func() (n int) {
+		t.Helper()
+		err := w.s.View(t.Context(), func(r store.Reader) (err error) {
+			n, err = r.Count(cloud.Events, store.Query{Scope: "p"})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
+		return n
+	}
+	w.happen("p", 0, 3)
+	if n := kept(); n != 0 {
+		t.Errorf("%d events are kept", n)
+	}
+	w.hook("p", newReceiver(t), true)
+	w.happen("p", 3, 4)
+	if n := kept(); n != 1 {
+		t.Errorf("with a webhook, %d events of 1 are kept", n)
+	}
 }
