@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/audit/delivery"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/cloud/cloudtest"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/portal"
@@ -282,19 +283,9 @@ func (f *fixture) hook(at string) {
 }
 
 // events are those that are kept of a portal, or of all.
-func (f *fixture) events(at string) (list []audit.Event) {
+func (f *fixture) events(at string) []audit.Event {
 	f.t.Helper()
-	err := f.api.Store.View(f.t.Context(), func(r store.Reader) error {
-		rows, err := r.List(cloud.Events, store.Query{Scope: strings.TrimPrefix(at, portalsPath+"/")})
-		for _, row := range rows {
-			list = append(list, row.Spec.(*cloud.Event).Event)
-		}
-		return err
-	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return list
+	return cloudtest.Events(f.t, f.api.Store, strings.TrimPrefix(at, portalsPath+"/"))
 }
 
 // answer is an answer of the API of a portal.
