@@ -39,6 +39,8 @@ type cloudParts struct {
 	accounts *portal.Accounts
 	// trail makes the audit log of the control plane itself.
 	trail *trail.Trail
+	// trusted are the networks of proxies that say for which clients they speak.
+	trusted []netip.Prefix
 	// local is the socket for administrators on this machine; nil if there is none.
 	local net.Listener
 }
@@ -63,6 +65,9 @@ func (cp *ControlPlane) openCloud(ctx context.Context) error {
 		return err
 	}
 	if cp.cloud.signer, err = audit.NewSigner(seed); err != nil {
+		return err
+	}
+	if cp.cloud.trusted, err = cp.cfg.Cloud.Trusted(); err != nil {
 		return err
 	}
 	allowed, err := cp.cfg.Audit.Networks()
@@ -144,7 +149,7 @@ func (cp *ControlPlane) cloudOptions(identify func(*http.Request) (model.Actor, 
 	return cloudapi.Options{
 		Store: cp.store, Gate: cp.gate, Log: cp.Log, Now: time.Now, Version: version.Program, Vendor: "meshgate", Identify: identify, Rules: cp.cfg.Access.StrictRules(),
 		Global: cp.cfg.Cloud.Serves(config.CloudGlobal), Regional: cp.cfg.Cloud.Serves(config.CloudRegional),
-		Accounts: cp.cloud.accounts, PortalDomain: cp.cfg.Cloud.PortalDomain, Hosts: cp.cfg.CloudHosts(), Signer: cp.cloud.signer, Planes: cp.planeOptions(),
+		Accounts: cp.cloud.accounts, PortalDomain: cp.cfg.Cloud.PortalDomain, Hosts: cp.cfg.CloudHosts(), Trusted: cp.cloud.trusted, Signer: cp.cloud.signer, Planes: cp.planeOptions(),
 		Refused: cp.cloud.trail.Refused,
 	}
 }

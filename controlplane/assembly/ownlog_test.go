@@ -11,24 +11,35 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/cloud/cloudtest"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 // logged are the events of the control plane's own log.
-func (w *plantedWorld) logged() (list []audit.Event) {
+func (w *plantedWorld) logged() []audit.Event {
 	w.t.Helper()
-	err := w.store.View(w.t.Context(), func(r store.Reader) error {
-		rows, err := store.ListAll(r, cloud.Events, store.Query{Scope: cloud.ControlPlaneLog})
-		for _, row := range rows {
-			list = append(list, row.Spec.(*cloud.Event).Event)
+	return cloudtest.Events(w.t, w.store, cloud.ControlPlaneLog)
+}
+
+// until waits for a condition that a commit makes true.
+func (w *plantedWorld) until(what string, is func() bool) {
+	w.t.Helper()
+	committed := make(chan struct{}, 1)
+	defer w.commits.Listen(func(store.Commit) {
+		select {
+		case committed <- struct{}{}:
+		default: // one look is enough for both
 		}
-		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
+	})()
+	deadline := time.After(20 * time.Second)
+	for !is() {
+		select {
+		case <-committed:
+		case <-deadline:
+			w.t.Fatalf("in vain for %s", what)
+		}
 	}
-	return list
 }
 
 // plantLog switches the control plane's own log on, so that everything that is planted is in it. Nobody
@@ -88,15 +99,8 @@ func (w *plantedWorld) logsAll() {
 		slices.Sort(list)
 		return slices.Compact(list)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		got := refused()
-		if all := []string{"cloud 401", "cloud 403", "gateway 401", "gateway 403", "mesh 401", "mesh 403"}; slices.Equal(got, all) || time.Now().After(deadline) {
-			if !slices.Equal(got, all) {
-				t.Errorf("refused: %q", got)
-			}
-			break
-		}
-	}
+	all := []string{"cloud 401", "cloud 403", "gateway 401", "gateway 403", "mesh 401", "mesh 403"}
+	w.until("the events of refused calls", func() bool { return slices.Equal(refused(), all) })
 	kinds := map[string]bool{}
 	for _, e := range w.logged() {
 		raw, _ := json.Marshal(e)

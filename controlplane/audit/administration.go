@@ -88,25 +88,27 @@ func (a *Administration) severity() int {
 // administration lists the members of an event about the control plane itself.
 func (e *Event) administration() []field {
 	a := e.Administration
-	out := []field{
-		{"rt", e.Time.UnixMilli()},
-		{"src", e.source()},
-		{"request", e.Request},
-		{"success", a.Class == Change},
-		{"org_id", e.Organization},
-		{"principal_id", a.Actor},
-		{"api", a.API},
-	}
+	out := append(
+		make([]field, 0, mostMembers),
+		number("rt", e.Time.UnixMilli()),
+		text("src", e.source()),
+		text("request", e.Request),
+		truth("success", a.Class == Change),
+		text("org_id", e.Organization),
+		text("principal_id", a.Actor),
+		text("api", a.API),
+	)
+	count := number("count", int64(max(a.Count, 1)))
 	switch a.Class {
 	case Change:
 		out = append(
-			out, field{"action", a.Action}, field{"resource_kind", a.Kind}, field{"resource_scoping", a.Scoping}, field{"resource_scope", a.Scope},
-			field{"resource_name", a.Name}, field{"resource_title", a.Title}, field{"cause", a.Cause}, field{"count", max(a.Count, 1)},
-			field{"members", a.Members}, field{"more", a.More}, field{"before", a.Before}, field{"after", a.After}, field{"cut", a.Cut},
+			out, text("action", a.Action), text("resource_kind", a.Kind), text("resource_scoping", a.Scoping), text("resource_scope", a.Scope),
+			text("resource_name", a.Name), text("resource_title", a.Title), text("cause", a.Cause), count,
+			text("members", a.Members), number("more", int64(a.More)), text("before", a.Before), text("after", a.After), truth("cut", a.Cut),
 		)
 	case Refusal:
-		out = append(out, field{"status", a.Status}, field{"reason", a.Reason}, field{"resource_kind", a.Kind}, field{"resource_name", a.Name}, field{"count", max(a.Count, 1)})
+		out = append(out, number("status", int64(a.Status)), text("reason", a.Reason), text("resource_kind", a.Kind), text("resource_name", a.Name), count)
 	case Trial:
 	}
-	return append(out, field{"trace_id", e.Trace}, field{"event_id", e.ID}, field{"user_agent", e.UserAgent})
+	return append(out, text("trace_id", e.Trace), text("event_id", e.ID), text("user_agent", e.UserAgent))
 }

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -27,7 +26,7 @@ func (o Origin) CEF(e *Event, s *Signer) []byte {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		b.WriteString(f.key + "=" + inValue.Replace(strings.ToValidUTF8(fmt.Sprint(f.value), "\uFFFD")))
+		b.WriteString(f.key + "=" + inValue.Replace(strings.ToValidUTF8(f.plain(), "\uFFFD")))
 	}
 	line := b.String()
 	return []byte(line + " sig=" + s.Sign([]byte(line)))

@@ -99,29 +99,24 @@ func (e *Event) head() head {
 	return head{product, prefixMethod + string(e.Method), prefixOutcome + string(e.Outcome), e.Outcome.severity()}
 }
 
-// field is a member of an event in both formats. Its value is a text, a number or a truth.
-type field struct {
-	key   string
-	value any
-}
-
-// fields lists the members of an event, without head and signature.
+// fields lists the members of an event, without head and signature. There is room for these behind them.
 func (e *Event) fields() []field {
 	if e.Administration != nil {
 		return e.administration()
 	}
-	return []field{
-		{"rt", e.Time.UnixMilli()},
-		{"src", e.source()},
-		{"request", e.Request},
-		{"success", e.Outcome == Success},
-		{"org_id", e.Organization},
-		{"portal_id", e.Portal},
-		{"principal_id", e.Principal},
-		{"trace_id", e.Trace},
-		{"event_id", e.ID},
-		{"user_agent", e.UserAgent},
-	}
+	return append(
+		make([]field, 0, mostMembers),
+		number("rt", e.Time.UnixMilli()),
+		text("src", e.source()),
+		text("request", e.Request),
+		truth("success", e.Outcome == Success),
+		text("org_id", e.Organization),
+		text("portal_id", e.Portal),
+		text("principal_id", e.Principal),
+		text("trace_id", e.Trace),
+		text("event_id", e.ID),
+		text("user_agent", e.UserAgent),
+	)
 }
 
 // stamp writes a time as both formats do.

@@ -1,50 +1,58 @@
 package audit
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
+	"encoding/base64"
 	"slices"
 )
 
 // keySignature is the member of the signature.
 const keySignature = "sig"
 
+// mostMembers is room for the members of any event.
+const mostMembers = 32
+
 // members lists the members of the JSON object, without the signature, sorted by their keys.
 func (o Origin) members(e *Event) []field {
 	h := e.head()
 	list := append(e.fields(),
-		field{"cef_version", cefVersion}, field{"event_vendor", o.Vendor}, field{"event_product", h.product}, field{"event_version", version},
-		field{"event_class_id", h.class}, field{"name", h.name}, field{"severity", h.severity}, field{"event_ts", stamp(e.Time)})
+		number("cef_version", cefVersion), text("event_vendor", o.Vendor), text("event_product", h.product), text("event_version", version),
+		text("event_class_id", h.class), text("name", h.name), number("severity", int64(h.severity)), text("event_ts", stamp(e.Time)))
 	slices.SortFunc(list, func(a, b field) int { return cmp.Compare(a.key, b.key) })
 	return list
+}
+
+// sizeOf is room for the JSON object with its signature, if little in it is escaped.
+func sizeOf(members []field) int {
+	const each, signed = 32, 128 // a key with a number, and the signature
+	n := signed
+	for i := range members {
+		n += each + len(members[i].text)
+	}
+	return n
 }
 
 // JSON returns an event as a JSON object on one line. The signature is of the object without the
 // member sig: its keys sorted, without white space, not escaped for HTML. What is signed is encoded once,
 // and the signature put into its place.
-func (o Origin) JSON(e *Event, s *Signer) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
+func (o Origin) JSON(e *Event, s *Signer) []byte {
+	members := o.members(e)
+	b := make([]byte, 0, sizeOf(members))
 	place := 0
-	for i, m := range o.members(e) {
+	for i := range members {
+		m := &members[i]
 		if place == 0 && m.key > keySignature {
-			place = b.Len()
+			place = len(b)
 		}
-		b.WriteByte("{,"[min(i, 1)])
-		b.WriteString(`"` + m.key + `":`) // keys are words of ours
-		if err := enc.Encode(m.value); err != nil {
-			return nil, err
-		}
-		b.Truncate(b.Len() - 1) // the line break
+		b = append(append(append(b, "{,"[min(i, 1)], '"'), m.key...), '"', ':') // keys are words of ours
+		b = m.appendJSON(b)
 	}
 	if place == 0 {
-		place = b.Len()
+		place = len(b)
 	}
-	b.WriteByte('}')
-	plain := b.Bytes()
-	member := `,"` + keySignature + `":"` + s.Sign(plain) + `"`
-	line := make([]byte, 0, len(plain)+len(member))
-	return append(append(append(line, plain[:place]...), member...), plain[place:]...), nil
+	b = append(b, '}')
+	var room [128]byte
+	member := append(room[:0], `,"`+keySignature+`":"`...)
+	member = append(base64.RawURLEncoding.AppendEncode(member, s.signature(b)), '"')
+	return slices.Insert(b, place, member...)
 }

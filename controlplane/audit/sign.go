@@ -24,8 +24,10 @@ func NewSigner(seed []byte) (*Signer, error) {
 
 // Sign returns a signature in base64url without padding.
 func (s *Signer) Sign(line []byte) string {
-	return base64.RawURLEncoding.EncodeToString(ed25519.Sign(s.key, line))
+	return base64.RawURLEncoding.EncodeToString(s.signature(line))
 }
+
+func (s *Signer) signature(line []byte) []byte { return ed25519.Sign(s.key, line) }
 
 // Key is a public key as a JSON Web Key (RFC 8037).
 type Key struct {

@@ -45,8 +45,8 @@ type Options struct {
 	Hosts []string
 	// Signer signs audit events; its public key is shown to everybody.
 	Signer *audit.Signer
-	// Address returns the address of a client; that of its connection if it is nil.
-	Address func(*http.Request) netip.Addr
+	// Trusted are the networks of proxies that say for which clients they speak; see [httpkit.Behind].
+	Trusted []netip.Prefix
 	// Refused, if set, learns of refused calls.
 	Refused func(httpkit.Refusal)
 	// Global and Regional are the parts of the API that are served.
@@ -114,5 +114,5 @@ func (a *API) Handler() http.Handler {
 		func(w http.ResponseWriter, r *http.Request) { a.missing(w, r, http.StatusNotFound) },
 		func(w http.ResponseWriter, r *http.Request) { a.missing(w, r, http.StatusMethodNotAllowed) },
 	)
-	return a.besides(httpkit.Administered(nameOf, a.Refused, httpkit.Identified(a.Identify, refuse, router)))
+	return httpkit.Behind(a.Trusted, a.besides(httpkit.Administered(nameOf, a.Refused, httpkit.Identified(a.Identify, refuse, router))))
 }

@@ -554,7 +554,7 @@ func TestOlderPaths(t *testing.T) {
 		{"GET", "/services?size=1000", "", 200}, {"GET", "/routes?size=1000&tags=a%2Cb", "", 200}, {"GET", "/plugins?size=1000", "", 200},
 		{"GET", "/consumers?size=1000", "", 200}, {"GET", "/upstreams?size=1000", "", 200}, {"GET", "/certificates?size=1000", "", 200},
 		{"GET", "/snis?size=1000", "", 200}, {"GET", "/consumer_groups?size=1000", "", 404}, {"GET", "/schemas/plugins/oauth2", "", 200},
-		{"GET", "/v1/schemas/json/service", "", 404},
+		{"GET", "/v1/schemas/json/service", "", 200}, {"GET", "/v1/schemas/json/consumer_group", "", 404},
 		{"PUT", "/services/" + id, `{"id":"` + id + `","name":"s","host":"h.test","port":80,"protocol":"http"}`, 200},
 		{"PUT", "/consumers/" + consumer, `{"id":"` + consumer + `","username":"anna"}`, 200},
 		{"PUT", "/consumers/" + consumer + "/key-auth/" + id, `{"id":"` + id + `","key":"k","consumer":{"id":"` + consumer + `","username":"anna"}}`, 200},

@@ -15,6 +15,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/audit/delivery"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/cloud/cloudtest"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/portal"
@@ -287,12 +288,9 @@ func (f *fixture) hook(at string) {
 }
 
 // events are those that are kept of a portal.
-func (f *fixture) events(at string) (list []audit.Event) {
+func (f *fixture) events(at string) []audit.Event {
 	f.t.Helper()
-	for _, row := range f.rows(cloud.Events, at) {
-		list = append(list, row.Spec.(*cloud.Event).Event)
-	}
-	return list
+	return cloudtest.Events(f.t, f.api.Store, strings.TrimPrefix(at, portalsPath+"/"))
 }
 
 // rows are the resources of a kind that are of no scope, and those in the scope of a portal, as its events are.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -200,14 +199,6 @@ func tooMany(w http.ResponseWriter, err error) error {
 func later(w http.ResponseWriter, seconds float64) *problem {
 	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(seconds)))))
 	return &problem{Status: http.StatusTooManyRequests, Title: "Too Many Requests", Detail: "There have been too many attempts; try again later"}
-}
-
-// address is the address of a client, without port.
-func (a *API) address(r *http.Request) netip.Addr {
-	if a.Address != nil {
-		return a.Address(r)
-	}
-	return httpkit.SourceOf(r)
 }
 
 // traceOf is the number of a request for its event. An id that a client chose itself need not be a

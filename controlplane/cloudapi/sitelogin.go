@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/portal"
 )
@@ -41,7 +42,7 @@ func (a *API) authenticate(w http.ResponseWriter, r *http.Request, at *model.Res
 	}
 	login, err := a.Accounts.Login(r.Context(), portal.Attempt{
 		Portal: at.Name, Email: who.Username, Password: who.Password,
-		Source: a.address(r), Request: r.URL.Path, UserAgent: r.UserAgent(), Trace: traceOf(r),
+		Source: httpkit.SourceOf(r), Request: r.URL.Path, UserAgent: r.UserAgent(), Trace: traceOf(r),
 	})
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (a *API) register(w http.ResponseWriter, r *http.Request, at *model.Resourc
 		return err
 	}
 	dev.Portal = at.Name
-	if err := a.Accounts.Register(r.Context(), a.address(r), dev); err != nil {
+	if err := a.Accounts.Register(r.Context(), httpkit.SourceOf(r), dev); err != nil {
 		return gone(err)
 	}
 	w.WriteHeader(http.StatusCreated)
@@ -173,7 +174,7 @@ func (a *API) verify(w http.ResponseWriter, r *http.Request, at *model.Resource)
 	if err := verificationForm.fill(a, w, r, &given); err != nil {
 		return err
 	}
-	email, token, err := a.Accounts.Verify(r.Context(), a.address(r), at.Name, strings.ToLower(given.Token))
+	email, token, err := a.Accounts.Verify(r.Context(), httpkit.SourceOf(r), at.Name, strings.ToLower(given.Token))
 	if err != nil {
 		return gone(err)
 	}
@@ -186,7 +187,7 @@ func (a *API) reset(w http.ResponseWriter, r *http.Request, at *model.Resource) 
 	if err := resetForm.fill(a, w, r, &given); err != nil {
 		return err
 	}
-	if err := a.Accounts.Reset(r.Context(), a.address(r), at.Name, strings.ToLower(given.Token), given.Password); err != nil {
+	if err := a.Accounts.Reset(r.Context(), httpkit.SourceOf(r), at.Name, strings.ToLower(given.Token), given.Password); err != nil {
 		return gone(err)
 	}
 	w.WriteHeader(http.StatusNoContent)

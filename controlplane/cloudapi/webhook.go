@@ -282,7 +282,7 @@ func (a hooks) testWebhook(w http.ResponseWriter, r *http.Request) {
 	}
 	var id string
 	if err == nil {
-		e := audit.Event{Method: audit.Unknown, Source: a.address(r), Request: r.URL.Path, UserAgent: r.UserAgent(), Portal: a.of(r), Trace: traceOf(r)}
+		e := audit.Event{Method: audit.Unknown, Source: httpkit.SourceOf(r), Request: r.URL.Path, UserAgent: r.UserAgent(), Portal: a.of(r), Trace: traceOf(r)}
 		if a.own {
 			e.Administration = &audit.Administration{Class: audit.Trial, Actor: httpkit.CallerOf(r).ID(), API: nameOf}
 		}

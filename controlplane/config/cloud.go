@@ -25,7 +25,12 @@ type Cloud struct {
 	PortalDomain string `koanf:"portalDomain"`
 	// Hosts are names of this control plane that no portal takes.
 	Hosts string `koanf:"hosts"`
+	// TrustedIPs are proxies that say for which clients they speak.
+	TrustedIPs string `koanf:"trustedIPs"`
 }
+
+// Trusted parses TrustedIPs.
+func (c *Cloud) Trusted() ([]netip.Prefix, error) { return networks(c.TrustedIPs) }
 
 // CloudHTTP is the address of the cloud API over HTTP.
 const CloudHTTP = "127.0.0.1"
@@ -109,6 +114,7 @@ var cloudKeys = []Key{
 	{"cloud.region", "us", "name of the region, such as us, au or eu, which GET /v2/organizations/me shows", false},
 	{"cloud.portalDomain", "portals.localhost", "domain below which each portal gets its host name", false},
 	{"cloud.hosts", "", "comma-separated host names under which a load balancer leads to the cloud API: no portal takes them as its domain, nor those in dataPlane.names", false},
+	{"cloud.trustedIPs", "", "comma-separated addresses and networks of proxies before the cloud API whose X-Forwarded-For is believed, in audit logs and in what bounds logins of an address; empty: none", false},
 	{"audit.allowedNetworks", "", "comma-separated addresses and networks that audit logs may be sent to although they are private, or of this machine (docs/cloud.md)", false},
 	{"audit.gzip", false, "compress the bodies of audit logs, for receivers that understand Content-Encoding: gzip", false},
 	{"audit.syslog", "", "comma-separated syslog collectors that get the events of all portals: tcp://host:port or udp://host:port; without a port: 8071", false},
@@ -149,6 +155,9 @@ func (c *Config) checkCloud() (vs []fault.Violation) {
 		if len(host) > maxHost || !domainName.MatchString(host) {
 			bad("cloud.hosts", "%q is no host name in lower case, without a port", host)
 		}
+	}
+	if _, err := c.Cloud.Trusted(); err != nil {
+		bad("cloud.trustedIPs", "%v", err)
 	}
 	if _, err := c.Audit.Networks(); err != nil {
 		bad("audit.allowedNetworks", "%v", err)

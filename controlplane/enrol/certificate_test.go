@@ -2,14 +2,9 @@ package enrol
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"log/slog"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,6 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
+	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/xds/pemtext"
@@ -69,21 +65,6 @@ func newCertifiedWorld(t *testing.T) *certifiedWorld {
 	return w
 }
 
-// pair is a client certificate that signs itself.
-func pair(t *testing.T, from, to time.Time) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: to}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
 // lists makes a control plane list a certificate.
 func (w *certifiedWorld) lists(scope string, p tls.Certificate) {
 	w.listed[pemtext.Fingerprint(p.Certificate[0])] = scope
@@ -106,8 +87,8 @@ var instance = gateway.Instance{Listen: "0.0.0.0", HTTPPort: 8000, HTTPSPort: 84
 func TestCertificates(t *testing.T) {
 	w := newCertifiedWorld(t)
 	now := time.Now()
-	good, other, unlisted := pair(t, now.Add(-time.Hour), now.Add(time.Hour)), pair(t, now.Add(-time.Hour), now.Add(time.Hour)), pair(t, now.Add(-time.Hour), now.Add(time.Hour))
-	past, future := pair(t, now.Add(-2*time.Hour), now.Add(-time.Hour)), pair(t, now.Add(time.Hour), now.Add(2*time.Hour))
+	good, other, unlisted := identitytest.SelfSigned(t, now.Add(-time.Hour), now.Add(time.Hour)), identitytest.SelfSigned(t, now.Add(-time.Hour), now.Add(time.Hour)), identitytest.SelfSigned(t, now.Add(-time.Hour), now.Add(time.Hour))
+	past, future := identitytest.SelfSigned(t, now.Add(-2*time.Hour), now.Add(-time.Hour)), identitytest.SelfSigned(t, now.Add(time.Hour), now.Add(2*time.Hour))
 	w.lists("scope-1", good)
 	w.lists("default", other)
 	w.lists("scope-1", past)
@@ -157,7 +138,7 @@ func TestCertificates(t *testing.T) {
 func TestCertificateAndToken(t *testing.T) {
 	w := newCertifiedWorld(t)
 	now := time.Now()
-	one, two := pair(t, now.Add(-time.Hour), now.Add(time.Hour)), pair(t, now.Add(-time.Hour), now.Add(time.Hour))
+	one, two := identitytest.SelfSigned(t, now.Add(-time.Hour), now.Add(time.Hour)), identitytest.SelfSigned(t, now.Add(-time.Hour), now.Add(time.Hour))
 	w.lists("default", one)
 	w.lists("default", two)
 	bound, err := Certify(t.Context(), w.shows(&one), w.http.URL, "cp/default/gw", "default")

@@ -45,6 +45,9 @@ func (a *API) Endpoints() []httpkit.Endpoint {
 	list = append(list, a.nodeEndpoints()...)
 	list = append(list, a.explanations()...)
 	list = append(append(append(list, a.tagEndpoints()...), a.information()...), a.schemaEndpoints()...)
+	if a.Entities {
+		list = append(list, a.jsonSchemaEndpoint())
+	}
 	for i := range list {
 		if list[i].Where == nil {
 			list[i].Where = a.here

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -38,6 +39,8 @@ type Entry struct {
 	// Cause is the internal error behind the answer. It is shown only in the log.
 	Cause    error
 	panicked bool // the handler panicked; Cause says why
+	// Client is the address of the client behind trusted proxies; not valid elsewhere. See [Behind].
+	Client netip.Addr
 	// The call says where a request to an administration API comes from; see [Administered].
 	Call
 	refused func(Refusal) // learns of a refusal; may be nil
@@ -114,6 +117,9 @@ func write(ctx context.Context, log *slog.Logger, r *http.Request, e *Entry, rec
 		slog.String("request_id", e.ID), slog.String("method", r.Method), slog.String("pattern", e.Pattern),
 		slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes), slog.Duration("took", took),
 		slog.String("remote", r.RemoteAddr),
+	}
+	if e.Client.IsValid() && e.Client != connectionOf(r) {
+		attrs = append(attrs, slog.String("client", e.Client.String()))
 	}
 	for _, a := range []struct{ key, value string }{{"actor", e.Actor}, {"kind", e.Kind}, {"name", e.Name}} {
 		if a.value != "" {

@@ -14,7 +14,7 @@ type Call struct {
 	// API is the name of the API; empty for a request to anything else.
 	API    string
 	Method string
-	// Source is the address of the connection; it is not valid if that has none.
+	// Source is the address of the client; see [SourceOf].
 	Source    netip.Addr
 	UserAgent string
 }
@@ -43,19 +43,28 @@ func (e *Entry) tellRefusal(status int) {
 	}
 }
 
-// SourceOf is the address of the connection of a request; it is not valid if that has none.
+// SourceOf is the address of the client of a request: behind proxies that are trusted that for which they
+// speak (see [Behind]), else that of the connection. It is not valid if the connection has none.
 func SourceOf(r *http.Request) netip.Addr {
+	if e := EntryOf(r.Context()); e.Client.IsValid() {
+		return e.Client
+	}
+	return connectionOf(r)
+}
+
+// connectionOf is the address of the connection of a request; it is not valid if that has none.
+func connectionOf(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return netip.Addr{}
 	}
-	return at.Addr().Unmap().WithZone("")
+	return plain(at.Addr())
 }
 
 // Prefix returns what counts as one address: a whole IPv4 address, or the 64-bit network that one
 // subscriber has in IPv6.
 func Prefix(at netip.Addr) netip.Prefix {
-	at = at.Unmap().WithZone("")
+	at = plain(at)
 	bits := 64
 	if at.Is4() {
 		bits = 32

@@ -1,11 +1,7 @@
 package identity
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -19,25 +15,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/xds/pemtext"
 )
-
-// signedByItself returns a certificate that counts for a time.
-func signedByItself(t *testing.T, from, to time.Time) *x509.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: to}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
-}
 
 // pins are listed certificates: control planes by fingerprints.
 type pins map[string]string
@@ -57,7 +34,7 @@ func TestCertified(t *testing.T) {
 	clock := identitytest.NewClock()
 	tokens := openTokens(t, clock)
 	now := clock.Now()
-	cert := signedByItself(t, now.Add(-time.Hour), now.Add(time.Hour))
+	cert := identitytest.SelfSigned(t, now.Add(-time.Hour), now.Add(time.Hour)).Leaf
 	fingerprint := pemtext.Fingerprint(cert.Raw)
 	if _, _, err := tokens.Certified(t.Context(), cert, "gw"); !fault.Is(err, fault.Denied) {
 		t.Errorf("without a way to find certificates: %v", err)
@@ -116,7 +93,7 @@ func TestCertifiedInItsTime(t *testing.T) {
 	clock := identitytest.NewClock()
 	tokens := openTokens(t, clock)
 	from := clock.Now().Add(time.Minute).Truncate(time.Second)
-	cert := signedByItself(t, from, from.Add(time.Hour))
+	cert := identitytest.SelfSigned(t, from, from.Add(time.Hour)).Leaf
 	tokens.Pinned = pins{pemtext.Fingerprint(cert.Raw): "team"}.find
 	for _, after := range []struct {
 		pass time.Duration
@@ -133,7 +110,7 @@ func TestCertifiedInItsTime(t *testing.T) {
 // TestShows: a token and a client certificate belong together, or neither counts.
 func TestShows(t *testing.T) {
 	now := time.Now()
-	cert, other := signedByItself(t, now, now.Add(time.Hour)), signedByItself(t, now, now.Add(time.Hour))
+	cert, other := identitytest.SelfSigned(t, now, now.Add(time.Hour)).Leaf, identitytest.SelfSigned(t, now, now.Add(time.Hour)).Leaf
 	plain, bound := &Claims{}, &Claims{Certificate: pemtext.Fingerprint(cert.Raw)}
 	for _, test := range []struct {
 		name string

@@ -19,13 +19,10 @@ const (
 )
 
 // encode writes events one in a line, as many as fit into a request, and returns their number.
-func (e *Engine) encode(events []audit.Event, format string) (body []byte, n int, err error) {
+func (e *Engine) encode(events []audit.Event, format string) (body []byte, n int) {
 	var b bytes.Buffer
 	for i := range events {
-		line, err := e.line(&events[i], format)
-		if err != nil {
-			return nil, 0, err
-		}
+		line := e.line(&events[i], format)
 		if n > 0 && b.Len()+len(line)+1 > maxBody {
 			break
 		}
@@ -33,15 +30,15 @@ func (e *Engine) encode(events []audit.Event, format string) (body []byte, n int
 		b.WriteByte('\n')
 		n++
 	}
-	return b.Bytes(), n, nil
+	return b.Bytes(), n
 }
 
 // line writes and signs an event, which is most of what its delivery costs.
-func (e *Engine) line(event *audit.Event, format string) ([]byte, error) {
+func (e *Engine) line(event *audit.Event, format string) []byte {
 	if format == cloud.FormatJSON {
 		return e.Origin.JSON(event, e.Signer)
 	}
-	return e.Origin.CEF(event, e.Signer), nil
+	return e.Origin.CEF(event, e.Signer)
 }
 
 // attempt sends a body once.

@@ -21,10 +21,7 @@ func (w *worker) deliver(ctx context.Context, job *work) (outcome, error) {
 	if len(job.events) == 0 {
 		return went, w.end(ctx, job, conclusion{cursor: job.upTo(0)})
 	}
-	body, n, err := w.encode(job.events[:min(w.most, len(job.events))], job.destination.LogFormat)
-	if err != nil {
-		return nothing, err
-	}
+	body, n := w.encode(job.events[:min(w.most, len(job.events))], job.destination.LogFormat)
 	r, at, got := w.try(ctx, job, body, w.unchanged)
 	switch {
 	case got != went:
@@ -59,10 +56,7 @@ func (w *worker) single(ctx context.Context, job *work, r result, at time.Time) 
 			}
 			job = more
 		}
-		body, _, err := w.encode(job.events[i:i+1], job.destination.LogFormat)
-		if err != nil {
-			return nothing, err
-		}
+		body, _ := w.encode(job.events[i:i+1], job.destination.LogFormat)
 		r, at, got := w.try(ctx, job, body, w.unchanged)
 		switch {
 		case got != went:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/cloud/cloudtest"
 	"github.com/meshgate/meshgate/controlplane/lease"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -20,19 +21,9 @@ import (
 )
 
 // kept are the events of a portal that are there.
-func (w *world) kept(portal string) (list []audit.Event) {
+func (w *world) kept(portal string) []audit.Event {
 	w.t.Helper()
-	err := w.s.View(context.Background(), func(r store.Reader) error {
-		rows, err := r.List(cloud.Events, store.Query{Scope: portal})
-		for _, row := range rows {
-			list = append(list, row.Spec.(*cloud.Event).Event)
-		}
-		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return list
+	return cloudtest.Events(w.t, w.s, portal)
 }
 
 // TestLongTexts: what strangers choose is cut, and stays UTF-8.

@@ -86,10 +86,7 @@ func (b *rerun) read(r store.Reader, portal string, most int) error {
 // sees that and can make it anew. An event that is refused alone is passed over; it was given up before,
 // or will be.
 func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
-	body, n, err := w.encode(batch.events[:min(w.most, len(batch.events))], batch.destination.LogFormat)
-	if err != nil {
-		return nothing, err
-	}
+	body, n := w.encode(batch.events[:min(w.most, len(batch.events))], batch.destination.LogFormat)
 	if batch.job.Status != cloud.ReplayRunning {
 		if err := w.advance(ctx, batch, batch.job.Cursor, cloud.ReplayRunning); err != nil {
 			return nothing, err

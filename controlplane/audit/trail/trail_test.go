@@ -20,6 +20,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/audit/delivery"
 	"github.com/meshgate/meshgate/controlplane/changes"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/cloud/cloudtest"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -107,19 +108,9 @@ func (w *world) turn(on bool) {
 }
 
 // events are those that are stored.
-func (w *world) events() (list []audit.Event) {
+func (w *world) events() []audit.Event {
 	w.t.Helper()
-	err := w.s.View(context.Background(), func(r store.Reader) error {
-		rows, err := store.ListAll(r, cloud.Events, store.Query{Scope: cloud.ControlPlaneLog})
-		for _, row := range rows {
-			list = append(list, row.Spec.(*cloud.Event).Event)
-		}
-		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return list
+	return cloudtest.Events(w.t, w.s, cloud.ControlPlaneLog)
 }
 
 // said is an event in a line.

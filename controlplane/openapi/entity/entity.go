@@ -54,6 +54,28 @@ func (d Dialect) Given(s *model.Schema) *openapi.Schema { return d.given(s, fals
 // Patch returns the schema of an entity in requests that change it. No field is required.
 func (d Dialect) Patch(s *model.Schema) *openapi.Schema { return d.given(s, true) }
 
+// Filled returns the schema of a whole entity in requests for clients that fill in defaults before they
+// write. They look into objects that permit other properties, and take a closed one as a whole: so
+// records are open, and references are closed.
+func (d Dialect) Filled(s *model.Schema) *openapi.Schema {
+	out := d.Given(s)
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		if _, shown := out.Properties[f.Name]; !shown {
+			continue
+		}
+		switch {
+		case f.Type == model.Foreign:
+			out.Properties[f.Name] = openapi.Closed(map[string]*openapi.Schema{model.FieldID: identifier()})
+		case f.Type == model.Record && f.Variant == nil && !f.Null:
+			record := d.Filled(f.Schema)
+			record.AdditionalProperties = nil
+			out.Properties[f.Name] = record
+		}
+	}
+	return out
+}
+
 func (d Dialect) given(s *model.Schema, patch bool) *openapi.Schema {
 	out := openapi.Closed(map[string]*openapi.Schema{})
 	out.Required = nil
