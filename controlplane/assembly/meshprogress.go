@@ -114,8 +114,28 @@ func (p meshProgress) Unrefused(ctx context.Context, meshName string, revision u
 
 // Shown implements meshca.Progress.
 func (p meshProgress) Shown(ctx context.Context, meshName string, revision uint64) error {
-	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, p.scopes(meshName), nil)
+	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, p.own(meshName), nil)
 	return err
+}
+
+// Behind implements meshca.Progress.
+func (p meshProgress) Behind(meshName string, revision uint64) (out []string) {
+	others, _ := p.across(meshName)
+	for _, name := range append([]string{meshName}, others...) {
+		if p.behind(publish.MeshScope(name), revision) {
+			out = append(out, "the proxies of mesh "+name)
+		}
+	}
+	if p.leavesByEgress(meshName) && p.behind(publish.ZoneScope, revision) {
+		out = append(out, "the egresses")
+	}
+	return out
+}
+
+// behind reports whether a scope does not show a revision yet. One that is not known has no proxies.
+func (p meshProgress) behind(scope string, revision uint64) bool {
+	shown, known := p.cp.snapshots.Shown(scope)
+	return known && shown < revision
 }
 
 // Lacking implements meshca.Progress.
@@ -178,8 +198,10 @@ func (p meshProgress) Settled(meshName string, revision uint64, life time.Durati
 		p.cp.Log.Warn("dataplanes could not be listed; a rotation waits", "mesh", meshName, "error", err)
 		return nil
 	}
-	for _, node := range p.cp.snapshots.Settled(revision, p.scopes(meshName), ofSecret(meshName)) {
-		out[node] = true
+	for _, scope := range p.scopes(meshName) { // one that stands still says nothing of the others
+		for _, node := range p.cp.snapshots.Settled(revision, []string{scope}, ofSecret(meshName)) {
+			out[node] = true
+		}
 	}
 	return out
 }

@@ -21,7 +21,8 @@ const rotationSilence = 5 * time.Minute
 // maxHolding bounds the proxies that a text names of one mesh.
 const maxHolding = 10
 
-// holds are the meshes whose new authority does not sign because of connected proxies.
+// holds are the meshes whose new authority does not sign because of connected proxies, or of meshes that
+// stand still.
 type holds struct {
 	board    *health.Board
 	progress meshca.Progress
@@ -49,6 +50,12 @@ func (h *holds) judge(context.Context) {
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(h.revisions)) {
 		silent, refusing := h.progress.Lacking(name, h.revisions[name])
+		if behind := h.progress.Behind(name, h.revisions[name]); len(behind) > 0 {
+			if reason == "silent" {
+				reason = "behind"
+			}
+			texts = append(texts, fmt.Sprintf("the root of mesh %s is not offered to %s, for whom nothing new can be planned", name, few(behind)))
+		}
 		if len(silent) > 0 {
 			texts = append(texts, fmt.Sprintf("of mesh %s %s have not answered", name, few(silent)))
 		}
@@ -63,7 +70,7 @@ func (h *holds) judge(context.Context) {
 	}
 	h.board.Set(conditionRotations, health.Finding{State: health.Degraded, Reason: reason, Text: fmt.Sprintf(
 		"a new root does not sign yet, and the old one does, because of connected proxies: %s. "+
-			"Who has not answered, or is of another mesh, is waited for until %s after the beginning; who refuses it in its own mesh, until it does no more. "+
+			"Who has not answered, or is of another mesh, is waited for until %s after the beginning; who refuses it in its own mesh, or is not offered it there, until that has ended. "+
 			"Look at their overviews and restart them, or revoke the token of a proxy that is not yours (POST /tokens/dataplane/revocations)",
 		strings.Join(texts, "; "), rotationGrace+rotationSilence)})
 }

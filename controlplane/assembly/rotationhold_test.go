@@ -13,8 +13,11 @@ import (
 // lacking are proxies that hold up whatever is asked about.
 type lacking struct {
 	meshca.Progress
-	silent, refusing []string
+	silent, refusing, behind []string
 }
+
+// Behind implements [meshca.Progress].
+func (l *lacking) Behind(string, uint64) []string { return l.behind }
 
 // Lacking implements [meshca.Progress].
 func (l *lacking) Lacking(string, uint64) (silent, refusing []string) { return l.silent, l.refusing }
@@ -50,6 +53,8 @@ func TestWhoHoldsUpARotationIsNamed(t *testing.T) {
 	if strings.Contains(board.Get(conditionRotations).Text, "web-1") {
 		t.Error("who has answered is named")
 	}
+	who.refusing, who.behind = nil, []string{"the proxies of mesh post"}
+	said(health.Degraded, "behind", "web-2", "mesh post")
 	h.told("shop", 0)
 	said(health.OK, "")
 }

@@ -20,11 +20,15 @@ var Standings = model.Describe(Standing{}, model.Kind{
 	Name: "control_plane_standing", Path: "control-plane-standings", Scoping: model.Global, Class: model.Credential, Announce: model.AnnounceNone, ReadOnly: true,
 })
 
-// StandingOf reads when the configuration of a scope was changed last; nil if it never was.
+// StandingOf reads when the configuration of a scope was changed last; nil if it never was. Only the revision and
+// the times of the row count, and these are known of one whose spec cannot be read, too.
 func StandingOf(r store.Reader, scope string) (*model.Resource, error) {
 	res, err := r.Get(Standings, "", IDOf(scope))
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil //nolint:nilnil // nil is never
+	}
+	if bare := store.UnreadIn(err); bare != nil {
+		return bare, nil
 	}
 	return res, err
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/openapi/openapitest"
+	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
@@ -39,9 +40,15 @@ type fixture struct {
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
+	return setupOn(t, func(now func() time.Time) store.Store { return memstore.Open(memstore.Options{Now: now}) })
+}
+
+// setupOn is setup on another store than one in memory.
+func setupOn(t *testing.T, open func(now func() time.Time) store.Store) *fixture {
+	t.Helper()
 	f := &fixture{t: t, now: epoch}
 	now := func() time.Time { return f.now }
-	s := memstore.Open(memstore.Options{Now: now})
+	s := open(now)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

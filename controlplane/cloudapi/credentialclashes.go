@@ -37,14 +37,15 @@ var compared = []struct {
 }
 
 // credentialClashes lists the applications and keys that members of a group have in common, without
-// what it is that they have in common. It is not complete if there are more than it compares.
+// what it is that they have in common. It is not complete if there are more than it compares, or if one cannot be
+// read: that one is left out.
 func credentialClashes(reader store.Reader, src scopes.Source) (list []scopes.Clash, complete bool, err error) {
 	type place struct{ index, value string }
-	room := maxCompared
+	room, complete := maxCompared, true
 	for _, c := range compared {
 		first := map[place]model.Key{}
 		for _, scope := range src.Scopes() {
-			rows, err := reader.List(c.kind, store.Query{Scope: scope, Limit: room + 1})
+			rows, err := store.ListAll(reader, c.kind, store.Query{Scope: scope, Limit: room + 1})
 			if err != nil {
 				return nil, false, err
 			}
@@ -53,6 +54,10 @@ func credentialClashes(reader store.Reader, src scopes.Source) (list []scopes.Cl
 			}
 			room -= len(rows)
 			for _, row := range rows {
+				if store.IsUnread(row) {
+					complete = false
+					continue
+				}
 				for _, index := range c.by {
 					value, some := sharedValue(row, index)
 					at := place{index, value}
@@ -65,7 +70,7 @@ func credentialClashes(reader store.Reader, src scopes.Source) (list []scopes.Cl
 			}
 		}
 	}
-	return list, true, nil
+	return list, complete, nil
 }
 
 // sharedValue is the value of a resource in an index, or its id if index is empty.

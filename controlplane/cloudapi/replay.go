@@ -1,6 +1,7 @@
 package cloudapi
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -57,7 +58,7 @@ func (q replayRequest) span(now time.Time) (start, end time.Time, err error) {
 
 // putReplay begins a replay job. There is one at a time.
 func (a hooks) putReplay(w http.ResponseWriter, r *http.Request) {
-	_, err := a.hooked(r)
+	err := a.mended(r)
 	var given replayRequest
 	if err == nil {
 		err = replayForm.fill(a.API, w, r, &given)
@@ -75,7 +76,7 @@ func (a hooks) putReplay(w http.ResponseWriter, r *http.Request) {
 				return err
 			}
 			var last cloud.Replay
-			if err := spec(tx, cloud.Replays, a.of(r), &last); err != nil {
+			if err := spec(tx, cloud.Replays, a.of(r), &last); err != nil && !errors.Is(err, store.ErrUnreadable) {
 				return err
 			}
 			switch {

@@ -1,6 +1,7 @@
 package cloudapi
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -81,6 +82,8 @@ func (a *API) keyEndpoint() httpkit.Endpoint {
 type hooked struct {
 	hook     cloud.Webhook
 	progress cloud.Delivery
+	// spoilt says that the progress cannot be read.
+	spoilt bool
 }
 
 // hooked reads the webhook that a request is about.
@@ -107,8 +110,28 @@ func (a hooks) in(reader store.Reader, r *http.Request) (hooked, error) {
 func hookedIn(reader store.Reader, id string) (h hooked, err error) {
 	if err = spec(reader, cloud.Webhooks, id, &h.hook); err == nil {
 		err = spec(reader, cloud.Deliveries, id, &h.progress)
+		if h.spoilt = errors.Is(err, store.ErrUnreadable); h.spoilt {
+			err = nil
+		}
 	}
 	return h, err
+}
+
+// unreadHook reports whether a webhook could not be read, and nothing else is the matter.
+func unreadHook(err error) bool {
+	row := store.UnreadIn(err)
+	return row != nil && row.Kind == cloud.Webhooks
+}
+
+// mended looks for the webhook that a request is about, before it is changed. Of how far its log is, what cannot
+// be read is made anew: nobody could switch it off otherwise. That is a transaction of its own, because it
+// stands, and wakes up who delivers, also if the change is refused.
+func (a hooks) mended(r *http.Request) error {
+	h, err := a.hooked(r)
+	if err == nil && h.spoilt || unreadHook(err) {
+		_, err = a.Gate.Write(r.Context(), model.Credential, func(tx store.Tx) error { return delivery.Mend(tx, a.of(r)) })
+	}
+	return err
 }
 
 // spec reads the spec of a resource, if there is one.
@@ -136,9 +159,9 @@ func (a hooks) readWebhook(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, r, http.StatusOK, recordOf(h.hook))
 }
 
-// patchWebhook changes a webhook, or makes it.
+// patchWebhook changes a webhook, or makes it, also in place of one that cannot be read.
 func (a hooks) patchWebhook(w http.ResponseWriter, r *http.Request) {
-	_, err := a.hooked(r)
+	err := a.mended(r)
 	var given webhookRecord
 	if err == nil {
 		err = webhookForm.fill(a.API, w, r, &given)
@@ -146,11 +169,13 @@ func (a hooks) patchWebhook(w http.ResponseWriter, r *http.Request) {
 	var h hooked
 	if err == nil {
 		_, err = a.Gate.Write(r.Context(), model.Config, func(tx store.Tx) error {
-			if h, err = a.in(tx, r); err != nil {
+			h, err = a.in(tx, r)
+			unread := unreadHook(err)
+			if err != nil && !unread {
 				return err
 			}
 			was := h.hook
-			if err := given.apply(tx, &h.hook); err != nil || h.hook == was {
+			if err := given.apply(tx, &h.hook); err != nil || h.hook == was && !unread {
 				return err
 			}
 			if a.own && was.Destination != h.hook.Destination {
@@ -190,8 +215,27 @@ func (c webhookRecord) apply(reader store.Reader, hook *cloud.Webhook) error {
 }
 
 func (a hooks) removeWebhook(w http.ResponseWriter, r *http.Request) {
+	err := a.mended(r)
+	if err == nil {
+		err = a.empty(r)
+	}
+	if err != nil {
+		a.fail(w, r, err, portals)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// empty removes the webhook that a request is about.
+func (a hooks) empty(r *http.Request) error {
 	_, err := a.Gate.Write(r.Context(), model.Config, func(tx store.Tx) error {
 		h, err := a.in(tx, r)
+		if unreadHook(err) {
+			if err = nil; a.own {
+				// It may be on, and nobody knows who should hear that it is not.
+				err = conflict("The audit log webhook cannot be read; give it a destination first")
+			}
+		}
 		if err == nil && h.hook.Enabled && a.own {
 			// Otherwise it would be emptied before its receiver has heard of it.
 			err = conflict("The audit log webhook is enabled; disable it first")
@@ -204,17 +248,13 @@ func (a hooks) removeWebhook(w http.ResponseWriter, r *http.Request) {
 		}
 		return delivery.Forget(tx, a.of(r))
 	})
-	if err != nil {
-		a.fail(w, r, err, portals)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	return err
 }
 
 // ended refuses what would keep the end of a log, which says who has switched it off, from the receiver
 // that it is for. A dead receiver holds up nobody for ever: what is not delivered ends, too.
 func (h hooked) ended() error {
-	if h.progress.Cursor < h.progress.Final {
+	if h.spoilt || h.progress.Cursor < h.progress.Final {
 		return conflict("The last events of the audit log are not delivered yet; they are given up after seven days")
 	}
 	return nil

@@ -30,18 +30,22 @@ type Progress interface {
 	// of the revision, and for those that refused one before they came back and have not
 	// answered since. Those of other meshes are not among them.
 	Unrefused(ctx context.Context, mesh string, revision uint64) error
-	// Shown returns once what the revision says is offered to the proxies of a mesh. It
+	// Shown returns once what the revision says is offered to the proxies of a mesh. Those of other
+	// meshes are not waited for: a mesh that cannot be planned must not stop the rotations of others. It
 	// returns an error when ctx ends before.
 	Shown(ctx context.Context, mesh string, revision uint64) error
 	// Lacking returns the ids of the connected nodes for which Confirmed would wait, those of
 	// other meshes among them, in order: those that have not answered, and those that refuse. A refusal outlives its
 	// stream: it counts until the dataplane gives another answer.
 	Lacking(mesh string, revision uint64) (silent, refusing []string)
+	// Behind says, for people, whose proxies are not offered the revision yet, those of other meshes among
+	// them: nobody of these can answer.
+	Behind(mesh string, revision uint64) []string
 	// Left returns when the last of the dataplanes left that refused and are away. It returns
 	// the zero time if there are none. others is as in Confirmed.
 	Left(mesh string, revision uint64, others bool) time.Time
 	// Settled says of the nodes that a step concerns, by their ids, whether it need not wait for
-	// them, as of one moment: it need not for those that run with the revision and have a stream,
+	// them, for those of each mesh as of one moment: it need not for those that run with the revision and have a stream,
 	// and those that hold no certificate. Beside the dataplanes of a mesh and egresses, these are
 	// the dataplanes of other meshes that judge by its roots. life is the longest life of
 	// certificates of the mesh. It returns nil if that cannot be said.
@@ -76,11 +80,12 @@ type Options struct {
 	// Silence is how long after the grace a new authority waits for proxies that are connected
 	// and have not answered. It is bounded because a thief with the token of one proxy could
 	// otherwise block every rotation by not answering. Of other meshes it bounds the wait for
-	// proxies that refuse, too: who may have them revoked has no say there.
+	// proxies that refuse, too, and for the root to be offered to them at all: who may have them revoked, or
+	// mend a mesh that cannot be planned, has no say there.
 	Silence time.Duration
-	// Held is called when the grace of a mesh is over and connected proxies still keep a new
-	// authority from signing, with the revision that they have not confirmed. It is called
-	// with 0 when that has ended. It must not block.
+	// Held is called when the grace of a mesh is over and connected proxies, or meshes that stand still, keep a
+	// new authority from signing, with the revision that they have not confirmed; also when the root was not
+	// offered to the proxies of the mesh for as long. It is called with 0 when that has ended. It must not block.
 	Held  func(mesh string, revision uint64)
 	Now   func() time.Time
 	Clock Clock
@@ -124,11 +129,11 @@ type rotation struct {
 	absent bool
 	// others are the other meshes that have some of these.
 	others []string
-	// trusting is the revision that proxies are to confirm in [PhaseTrusting]. patience is
-	// until when the goroutine waits there for proxies that are away. Both are zero until the
+	// trusting is the revision that proxies are to confirm in [PhaseTrusting], and since is when the goroutine
+	// has seen it first. patience is until when it waits there for proxies that are away, zero until the
 	// revision is offered to proxies. Only the goroutine uses them.
-	trusting uint64
-	patience time.Time
+	trusting        uint64
+	since, patience time.Time
 	// held says that [Options].Held was called. Only the goroutine uses it, too.
 	held bool
 	// interrupt ends the current wait of the goroutine.

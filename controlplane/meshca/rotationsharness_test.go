@@ -37,8 +37,12 @@ type fakeProgress struct {
 	confirmed map[string]map[string]uint64
 	// refused holds those that refuse whatever they are sent.
 	refused map[string]map[string]bool
-	moved   chan struct{}
-	fail    error
+	// hidden are the meshes to whose proxies nothing new is offered; still says that there is another mesh
+	// of that kind which judges by the roots of each.
+	hidden map[string]bool
+	still  bool
+	moved  chan struct{}
+	fail   error
 	// onConfirmed run before Confirmed waits, onSettled before Settled answers, one in each
 	// call.
 	onConfirmed, onSettled []func()
@@ -60,13 +64,23 @@ func (p *fakeProgress) hook(list *[]func()) func() {
 	return f
 }
 
-func (p *fakeProgress) Confirmed(ctx context.Context, meshName string, revision uint64, _ bool) error {
+func (p *fakeProgress) Confirmed(ctx context.Context, meshName string, revision uint64, others bool) error {
 	p.hook(&p.onConfirmed)()
-	return p.await(ctx, meshName, revision, true)
+	return p.await(ctx, func() bool { return p.answered(meshName, revision) && !(others && p.still) })
 }
 
 func (p *fakeProgress) Unrefused(ctx context.Context, meshName string, revision uint64) error {
-	return p.await(ctx, meshName, revision, false)
+	return p.await(ctx, func() bool { return len(p.refused[meshName]) == 0 && !p.hidden[meshName] })
+}
+
+// answered reports whether every proxy of a mesh has confirmed a revision.
+func (p *fakeProgress) answered(meshName string, revision uint64) bool {
+	for _, at := range p.confirmed[meshName] {
+		if at < revision {
+			return false
+		}
+	}
+	return len(p.refused[meshName]) == 0 && !p.hidden[meshName]
 }
 
 // Others implements Progress: each mesh is alone.
@@ -75,8 +89,23 @@ func (p *fakeProgress) Others(string) []string { return nil }
 // Left implements Progress: who refuses stays.
 func (p *fakeProgress) Left(string, uint64, bool) time.Time { return time.Time{} }
 
-// Shown implements Progress: whatever is written is shown at once.
-func (p *fakeProgress) Shown(ctx context.Context, _ string, _ uint64) error { return ctx.Err() }
+// Shown implements Progress: whatever is written is shown at once, unless the mesh is hidden.
+func (p *fakeProgress) Shown(ctx context.Context, meshName string, _ uint64) error {
+	return p.await(ctx, func() bool { return !p.hidden[meshName] })
+}
+
+// Behind implements Progress.
+func (p *fakeProgress) Behind(meshName string, _ uint64) (out []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hidden[meshName] {
+		out = append(out, meshName)
+	}
+	if p.still {
+		out = append(out, "another mesh")
+	}
+	return out
+}
 
 func (p *fakeProgress) Lacking(meshName string, revision uint64) (silent, refusing []string) {
 	p.mu.Lock()
@@ -104,14 +133,13 @@ func (p *fakeProgress) refuse(meshName, dataplane string, yes bool) {
 	})
 }
 
-func (p *fakeProgress) await(ctx context.Context, meshName string, revision uint64, answers bool) error {
+func (p *fakeProgress) await(ctx context.Context, holds func() bool) error {
 	for {
-		p.mu.Lock()
-		all, moved, fail := true, p.moved, p.fail
-		for _, at := range p.confirmed[meshName] {
-			all = all && (at >= revision || !answers)
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		all = all && len(p.refused[meshName]) == 0
+		p.mu.Lock()
+		all, moved, fail := holds(), p.moved, p.fail
 		p.mu.Unlock()
 		if all || fail != nil {
 			return fail

@@ -42,7 +42,7 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 		// An error says only that the wait was ended.
 		return false, nil
 	case err == nil && unseen:
-		w.trusting, w.patience = at.revision, r.Now().Add(r.Grace)
+		w.patience = r.Now().Add(r.Grace)
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("wait for proxies: %w", err)
@@ -58,20 +58,25 @@ func (r *Rotations) round(ctx, wait context.Context, name string, w *rotation) (
 // answer before that.
 func (r *Rotations) patient(w *rotation, at *position) (unseen bool) {
 	trusting := at != nil && at.state.Phase == PhaseTrusting
-	if !trusting || w.trusting != at.revision {
-		w.trusting, w.patience = 0, time.Time{}
+	if !trusting {
+		w.trusting, w.since, w.patience = 0, time.Time{}, time.Time{}
+	} else if w.trusting != at.revision {
+		w.trusting, w.since, w.patience = at.revision, r.Now(), time.Time{}
 	}
 	return trusting && w.patience.IsZero()
 }
 
-// judge tells [Options].Held whether connected proxies hold up a mesh whose grace is over. It
-// returns the earliest of three times: the end of the grace, the end of the wait for silent
-// proxies, and due.
+// judge tells [Options].Held whether connected proxies, or meshes that stand still, hold up a mesh whose
+// grace is over, or would be if its proxies were offered the root at once. It returns the earliest of three
+// times: the end of the grace, the end of the wait for silent proxies, and due.
 func (r *Rotations) judge(name string, at *position, w *rotation, due time.Time) time.Time {
-	held := false
-	if !w.patience.IsZero() && !w.patience.After(r.Now()) {
+	held, grace := false, w.patience
+	if grace.IsZero() && !w.since.IsZero() {
+		grace = w.since.Add(r.Grace)
+	}
+	if !grace.IsZero() && !grace.After(r.Now()) {
 		silent, refusing := r.Progress.Lacking(name, at.revision)
-		held = len(silent)+len(refusing) > 0
+		held = len(silent)+len(refusing)+len(r.Progress.Behind(name, at.revision)) > 0
 	}
 	switch {
 	case held:
@@ -80,17 +85,18 @@ func (r *Rotations) judge(name string, at *position, w *rotation, due time.Time)
 		r.Held(name, 0)
 	}
 	w.held = held
-	for _, end := range [...]time.Time{w.patience, w.patience.Add(r.Silence)} {
-		if !w.patience.IsZero() && end.After(r.Now()) {
-			return alarm.Sooner(due, end)
-		}
+	if !grace.IsZero() && grace.After(r.Now()) {
+		return alarm.Sooner(due, grace)
+	}
+	if end := w.patience.Add(r.Silence); !w.patience.IsZero() && end.After(r.Now()) {
+		return alarm.Sooner(due, end)
 	}
 	return due
 }
 
 // answered waits until no connected proxy of a mesh refuses what it is told to trust. It logs the ids
-// of proxies that have not answered, and of those of other meshes that refuse, because they may then meet certificates that they do not
-// trust.
+// of proxies that have not answered, and of those of other meshes that refuse, and which meshes stand still,
+// because their proxies may then meet certificates that they do not trust.
 func (r *Rotations) answered(wait context.Context, name string, at *position, w *rotation) (bool, error) {
 	if err := r.unopposed(wait, name, at, w, r.Progress.Unrefused, false); err != nil {
 		return false, err
@@ -101,6 +107,9 @@ func (r *Rotations) answered(wait context.Context, name string, at *position, w 
 	}
 	if len(refusing) > 0 {
 		r.Log.Warn("a new authority signs although proxies of other meshes refuse its root: they let nobody of this mesh in, or do not call its gateways", "mesh", name, "proxies", refusing, "waited", (r.Grace + r.Silence).String())
+	}
+	if behind := r.Progress.Behind(name, at.revision); len(behind) > 0 {
+		r.Log.Warn("a new authority signs although not all proxies that judge by its root are told of it: they let nobody of this mesh in, or do not call its gateways", "mesh", name, "not_told", behind, "waited", (r.Grace + r.Silence).String())
 	}
 	return true, nil
 }

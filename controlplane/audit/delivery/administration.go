@@ -44,7 +44,7 @@ func PutAdministration(tx store.Tx, describe func() ([]audit.Event, error)) erro
 	if !over || last == "" {
 		return nil
 	}
-	progress, version, err := progressOf(tx, cloud.ControlPlaneLog)
+	progress, version, err := progressIn(tx, cloud.ControlPlaneLog)
 	if err != nil {
 		return err
 	}
@@ -54,17 +54,18 @@ func PutAdministration(tx store.Tx, describe func() ([]audit.Event, error)) erro
 	return err
 }
 
-// switchedOff is the webhook of the control plane's log if a transaction switches it off; nil if not.
+// switchedOff is the webhook of the control plane's log if a transaction switches it off; nil if not. One that
+// could not be read counts as one that was on.
 func switchedOff(tx store.Tx) (hook *cloud.Webhook) {
 	was := false
 	for _, c := range tx.Changes() {
-		if res := c.New; res == nil || res.Kind != cloud.Webhooks || res.Name != cloud.ControlPlaneLog {
-			continue
+		if c.Old != nil && c.Old.Kind == cloud.Webhooks && c.Old.Name == cloud.ControlPlaneLog {
+			old, read := c.Old.Spec.(*cloud.Webhook)
+			was = was || !read || old.Enabled
 		}
-		if c.Old != nil {
-			was = was || c.Old.Spec.(*cloud.Webhook).Enabled
+		if c.New != nil && c.New.Kind == cloud.Webhooks && c.New.Name == cloud.ControlPlaneLog {
+			hook = c.New.Spec.(*cloud.Webhook)
 		}
-		hook = c.New.Spec.(*cloud.Webhook)
 	}
 	if !was || hook == nil || hook.Enabled || hook.Destination == "" {
 		return nil
@@ -76,7 +77,7 @@ func switchedOff(tx store.Tx) (hook *cloud.Webhook) {
 // off, gets none of those that come before it is on again. While it has not got its last one, fill passes
 // them over.
 func passOver(tx store.Tx, n uint64) error {
-	progress, version, err := progressOf(tx, cloud.ControlPlaneLog)
+	progress, version, err := progressIn(tx, cloud.ControlPlaneLog)
 	if err != nil || version == 0 || progress.Cursor < progress.Final {
 		return err
 	}

@@ -110,7 +110,7 @@ func (w *worker) record(tx store.Tx, c *conclusion) error {
 	if err != nil {
 		return err
 	}
-	stored, version, err := progressOf(tx, w.portal)
+	stored, version, err := progressIn(tx, w.portal)
 	if err != nil {
 		return err
 	}
@@ -166,11 +166,13 @@ func (w *worker) keep(tx store.Tx, next *cloud.Delivery, version uint64, c *conc
 		return err
 	}
 	// A webhook that was made anew and has had no event has nothing but a replay to tell of.
-	position, err := positionOf(tx, w.portal)
+	position, err := positionIn(tx, w.portal)
 	if err != nil {
 		return err
 	}
-	next.Cursor = cloud.EventName(w.portal, position.Last)
+	if next.Cursor = cloud.EventName(w.portal, 0); position != nil {
+		next.Cursor = cloud.EventName(w.portal, position.Spec.(*cloud.Position).Last)
+	}
 	if res, err = tx.Create(res); err == nil {
 		c.next = res.Version
 	}

@@ -86,13 +86,15 @@ func (e *Engine) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer e.begin(func(w *worker) { workers.Go(func() { w.run(ctx) }) })()
-	if err := e.register(ctx); err != nil {
-		return ended(ctx, err)
-	}
 	workers.Go(func() { e.tidy(ctx) })
-	for _, s := range e.sinks {
-		workers.Go(func() { s.run(ctx) })
-	}
+	workers.Go(func() {
+		if !e.registered(ctx) {
+			return
+		}
+		for _, s := range e.sinks {
+			workers.Go(func() { s.run(ctx) })
+		}
+	})
 	for {
 		after, err := e.wakeAll(ctx)
 		if err == nil {
@@ -110,14 +112,6 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// ended hides the error of what was told to end.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
 // begin lets work begin, and listens to commits; the returned function ends both.
 func (e *Engine) begin(start func(*worker)) (end func()) {
 	e.mu.Lock()
@@ -132,9 +126,12 @@ func (e *Engine) begin(start func(*worker)) (end func()) {
 	}
 }
 
-// told wakes up whom a commit concerns. Whoever writes an event cannot forget it.
+// told wakes up whom a commit concerns, and says which rows it has made anew. Whoever writes cannot forget it.
 func (e *Engine) told(c store.Commit) {
 	for i := range c.Changes {
+		if c.Changes[i].Op == store.Deleted {
+			e.removed(c.Changes[i].Old)
+		}
 		if r := c.Changes[i].New; r != nil && r.Kind == cloud.Events && c.Changes[i].Op == store.Created {
 			e.wake(r.Scope, false)
 			for _, s := range e.sinks {

@@ -117,6 +117,7 @@ type world struct {
 	sinks []syslog.Target
 	// own says that sinks get the log of the control plane, too.
 	own    bool
+	log    *slog.Logger
 	clock  *steady.Clock
 	base   time.Time
 	engine *Engine
@@ -142,7 +143,7 @@ func newWorld(t *testing.T) *world {
 
 func blankWorld(t testing.TB) *world {
 	now := time.Now()
-	w := &world{t: t, now: now, base: now, held: make(chan struct{}, 1000), over: make(chan struct{}), lingers: make(chan struct{}, 1000), sole: true}
+	w := &world{t: t, now: now, base: now, held: make(chan struct{}, 1000), over: make(chan struct{}), lingers: make(chan struct{}, 1000), sole: true, log: slog.New(slog.DiscardHandler)}
 	w.clock = steady.New(func() (time.Time, time.Duration) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -237,7 +238,7 @@ func (w *world) start() (stop func()) {
 		return inner.Write(ctx, class, fn)
 	})
 	e := New(Options{
-		Store: w.s, Writer: own, Signer: signer, Verifying: client, Trusting: client, Log: slog.New(slog.DiscardHandler), Now: w.time, Rest: w.rest,
+		Store: w.s, Writer: own, Signer: signer, Verifying: client, Trusting: client, Log: w.log, Now: w.time, Rest: w.rest,
 		Clock: w.clock, Commits: w.s, Leases: lease.New(lease.Options{Writer: own, Holder: uuid.NewString(), Sole: w.sole, Span: w.span}), Sinks: w.sinks, ControlPlane: w.own,
 	})
 	w.engine = e

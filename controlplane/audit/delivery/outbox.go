@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"errors"
 	"strings"
 	"unicode/utf8"
 
@@ -42,17 +43,23 @@ type takers struct {
 }
 
 // takersOf reads who gets the events of a portal. A webhook that is off gets them later, but for that of
-// the control plane itself: while nobody wants to hear of every change, none is kept.
+// the control plane itself: while nobody wants to hear of every change, none is kept. Takers that cannot be
+// read take everything: events are kept until somebody has made them anew.
 func takersOf(r store.Reader, portal string) (to takers, err error) {
 	hook, err := hookOf(r, portal)
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrUnreadable):
+		to.hook = &cloud.Webhook{}
+	case err != nil:
 		return to, err
 	}
 	if hook != nil && hook.Destination != "" && (hook.Enabled || portal != cloud.ControlPlaneLog) {
 		to.hook = hook
 	}
 	sinks, err := sinksOf(r)
-	to.sinks = sinks.Take(portal)
+	if to.sinks = sinks.Take(portal); errors.Is(err, store.ErrUnreadable) {
+		to.sinks, err = true, nil
+	}
 	return to, err
 }
 
@@ -91,12 +98,12 @@ func (to takers) put(tx store.Tx, e audit.Event) (name string, err error) {
 // count gives an event its number, and drops the oldest one if there are too many. What was dropped
 // before anybody has got it is found by whoever delivers: numbers have no gaps.
 func count(tx store.Tx, portal string) (*model.Resource, error) {
-	stored, err := tx.Get(cloud.Positions, "", portal)
-	if fault.Is(err, fault.NotFound) {
-		return tx.Create(&model.Resource{Kind: cloud.Positions, Name: portal, Spec: &cloud.Position{Last: 1, First: 1}})
-	}
+	stored, err := positionIn(tx, portal)
 	if err != nil {
 		return nil, err
+	}
+	if stored == nil {
+		return tx.Create(&model.Resource{Kind: cloud.Positions, Name: portal, Spec: &cloud.Position{Last: 1, First: 1}})
 	}
 	next := *stored.Spec.(*cloud.Position)
 	next.Last++
@@ -116,8 +123,8 @@ var maxEvents uint64 = cloud.MaxEvents
 // begin lets the delivery to a webhook begin with the n-th event, if there was none since the webhook
 // was made: what happened before is not for it.
 func begin(tx store.Tx, portal string, hook *cloud.Webhook, n uint64) error {
-	_, err := tx.Get(cloud.Deliveries, "", portal)
-	if fault.Is(err, fault.NotFound) {
+	_, version, err := progressIn(tx, portal)
+	if err == nil && version == 0 {
 		_, err = tx.Create(&model.Resource{Kind: cloud.Deliveries, Name: portal, Spec: &cloud.Delivery{
 			Destination: hook.Destination, Cursor: cloud.EventName(portal, n-1),
 		}})

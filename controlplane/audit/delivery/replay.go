@@ -154,20 +154,23 @@ func (w *worker) advance(ctx context.Context, batch *rerun, cursor, status strin
 // delivery. The caller has checked the span.
 func ReplayRequest(tx store.Tx, portal, number string, start, end time.Time) (*model.Resource, error) {
 	job := &cloud.Replay{StartAt: start.UnixMilli(), EndAt: end.UnixMilli(), Status: cloud.ReplayAccepted, Number: number}
-	position, err := tx.Get(cloud.Positions, "", portal)
-	switch {
-	case err == nil:
-		job.Until = cloud.EventName(portal, position.Spec.(*cloud.Position).Last)
-	case !fault.Is(err, fault.NotFound):
+	position, err := positionIn(tx, portal)
+	if err != nil {
 		return nil, err
+	}
+	if position != nil {
+		job.Until = cloud.EventName(portal, position.Spec.(*cloud.Position).Last)
 	}
 	res := &model.Resource{Kind: cloud.Replays, Name: portal, Spec: job}
 	op := store.Updated
-	_, err = tx.Get(cloud.Replays, "", portal)
-	if fault.Is(err, fault.NotFound) {
+	stored, _, err := rowOf(tx, cloud.Replays, "", portal)
+	if err != nil {
+		return nil, err
+	}
+	if stored == nil {
 		op = store.Created
 		res, err = tx.Create(res)
-	} else if err == nil {
+	} else {
 		res, err = tx.Update(res, 0)
 	}
 	if err == nil {

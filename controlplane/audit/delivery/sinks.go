@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"slices"
 	"sync"
 
@@ -49,6 +50,32 @@ func sinksOf(r store.Reader) (cloud.Sinks, error) {
 	return *s, nil
 }
 
+// knownSinks is [sinksOf] for those who do without sinks that cannot be read.
+func knownSinks(r store.Reader) (cloud.Sinks, error) {
+	s, err := sinksOf(r)
+	if errors.Is(err, store.ErrUnreadable) {
+		err = nil
+	}
+	return s, err
+}
+
+// registered is [Engine.register], tried until it succeeds: a disk that is full, or a row that is damaged, must
+// not end the control plane. It returns false if ctx ends before.
+func (e *Engine) registered(ctx context.Context) bool {
+	for tries := 0; ; tries++ {
+		err := e.register(ctx)
+		if err == nil {
+			return true
+		}
+		if tries == 0 && ctx.Err() == nil {
+			e.Log.Error("the syslog sinks of audit logs are not stored, and get nothing until they are, which is tried again", "error", err)
+		}
+		if e.Rest(ctx, backOff(tries)) != nil {
+			return false
+		}
+	}
+}
+
 // register stores which sinks there are, so that events are kept for them. A new one gets what happens
 // from now on.
 func (e *Engine) register(ctx context.Context) error {
@@ -57,8 +84,13 @@ func (e *Engine) register(ctx context.Context) error {
 		addresses = append(addresses, s.conn.Target.String())
 	}
 	_, err := e.Writer.Write(ctx, model.Config, func(tx store.Tx) error {
-		old, err := sinksOf(tx)
 		next := cloud.Sinks{Addresses: addresses, ControlPlane: e.ControlPlane}
+		old, err := sinksOf(tx)
+		if errors.Is(err, store.ErrUnreadable) {
+			// Which of them are new cannot be told: each goes on where it was, and one that was nowhere begins
+			// with what there is.
+			return set(tx, cloud.AllSinks, "", cloud.SyslogSinks, &next)
+		}
 		if err != nil || slices.Equal(old.Addresses, addresses) && old.ControlPlane == next.ControlPlane {
 			return err
 		}
@@ -86,7 +118,7 @@ func (e *Engine) register(ctx context.Context) error {
 }
 
 func forgetSink(tx store.Tx, scope string) error {
-	rows, err := tx.List(cloud.SinkPositions, store.Query{Scope: scope})
+	rows, err := store.ListAll(tx, cloud.SinkPositions, store.Query{Scope: scope})
 	for _, row := range rows {
 		if err := tx.Delete(cloud.SinkPositions, scope, row.Name, row.Version); err != nil {
 			return err
@@ -100,10 +132,16 @@ func forgetSink(tx store.Tx, scope string) error {
 func beginSink(tx store.Tx, scope, portal string) error {
 	rows, err := store.ListAll(tx, cloud.Positions, store.Query{})
 	for _, row := range rows {
-		if p, ok := row.Spec.(*cloud.Position); ok && (portal == "" || portal == row.Name) {
-			if err := set(tx, cloud.SinkPositions, scope, row.Name, &cloud.SinkPosition{Done: p.Last}); err != nil {
-				return err
-			}
+		if portal != "" && portal != row.Name {
+			continue
+		}
+		position, err := positionIn(tx, row.Name)
+		if err != nil {
+			return err
+		}
+		done := position.Spec.(*cloud.Position).Last
+		if err := set(tx, cloud.SinkPositions, scope, row.Name, &cloud.SinkPosition{Done: done}); err != nil {
+			return err
 		}
 	}
 	return err
@@ -112,8 +150,12 @@ func beginSink(tx store.Tx, scope, portal string) error {
 // set writes a resource, whether there is one or not.
 func set(tx store.Tx, k *model.Kind, scope, name string, spec any) error {
 	res := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
-	_, err := tx.Update(res, 0)
-	if fault.Is(err, fault.NotFound) {
+	stored, _, err := rowOf(tx, k, scope, name)
+	switch {
+	case err != nil:
+	case stored != nil:
+		_, err = tx.Update(res, stored.Version)
+	default:
 		_, err = tx.Create(res)
 	}
 	return err
@@ -214,13 +256,16 @@ func (s *sink) page(ctx context.Context, portal string) (more bool, err error) {
 	var (
 		job  work
 		done uint64
+		lost bool // how many it has got
 	)
 	err = s.Store.View(ctx, func(r store.Reader) error {
-		job = work{}
+		job, done, lost = work{}, 0, false
 		res, err := r.Get(cloud.SinkPositions, s.scope, portal)
 		switch {
 		case err == nil:
 			done = res.Spec.(*cloud.SinkPosition).Done
+		case errors.Is(err, store.ErrUnreadable):
+			lost = true // it gets all that is there
 		case !fault.Is(err, fault.NotFound):
 			return err
 		}
@@ -237,7 +282,7 @@ func (s *sink) page(ctx context.Context, portal string) (more bool, err error) {
 		return false, err
 	}
 	first, last := cloud.EventNumber(job.names[0]), cloud.EventNumber(job.names[len(job.names)-1])
-	if first > done+1 {
+	if first > done+1 && !lost {
 		s.Log.Error("events of an audit log are lost for a syslog sink: it has not taken them in time", "sink", s.conn.Target.String(), "portal", portal, "events", first-done-1)
 	}
 	_, err = s.Writer.Write(context.WithoutCancel(ctx), model.Credential, func(tx store.Tx) error {

@@ -73,9 +73,9 @@ const (
 )
 
 // reasonOf is why the event of a name is gone.
-func reasonOf(r store.Reader, portal, name string) (lossReason, error) {
-	position, err := positionOf(r, portal)
-	if cloud.EventNumber(name) <= position.Crowded {
+func reasonOf(tx store.Tx, portal, name string) (lossReason, error) {
+	position, err := positionIn(tx, portal)
+	if position != nil && cloud.EventNumber(name) <= position.Spec.(*cloud.Position).Crowded {
 		return crowded, err
 	}
 	return expired, err

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
-	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/lease"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -107,8 +106,8 @@ func (e *Engine) over(rows []*model.Resource) int {
 
 // dropped notes that the events up to a name are gone. It returns how many of them were to be delivered.
 func dropped(tx store.Tx, portal, last string) (lost uint64, err error) {
-	stored, err := tx.Get(cloud.Positions, "", portal)
-	if err != nil {
+	stored, err := positionIn(tx, portal)
+	if err != nil || stored == nil {
 		return 0, err
 	}
 	next := *stored.Spec.(*cloud.Position)
@@ -116,19 +115,16 @@ func dropped(tx store.Tx, portal, last string) (lost uint64, err error) {
 	if _, err := tx.Update(&model.Resource{Kind: cloud.Positions, Name: portal, Spec: &next}, stored.Version); err != nil {
 		return 0, err
 	}
-	progress, err := tx.Get(cloud.Deliveries, "", portal)
-	if fault.Is(err, fault.NotFound) {
-		return 0, nil
-	}
-	if err != nil {
+	progress, version, err := progressIn(tx, portal)
+	if err != nil || version == 0 {
 		return 0, err
 	}
-	after := *progress.Spec.(*cloud.Delivery)
+	after := *progress
 	done := cloud.EventNumber(after.Cursor)
 	if done >= next.First-1 {
 		return 0, nil
 	}
 	lost, after.Cursor = next.First-1-done, last
-	_, err = tx.Update(&model.Resource{Kind: cloud.Deliveries, Name: portal, Spec: &after}, progress.Version)
+	_, err = tx.Update(&model.Resource{Kind: cloud.Deliveries, Name: portal, Spec: &after}, version)
 	return lost, err
 }

@@ -10,7 +10,7 @@ import (
 // Lead makes the webhook of a portal as it is to be, in a transaction. Another destination gets what
 // the former one has not taken, and nothing that was found out about that one counts.
 func Lead(tx store.Tx, portal string, hook cloud.Webhook) error {
-	stored, err := hookOf(tx, portal)
+	stored, _, err := rowOf(tx, cloud.Webhooks, "", portal)
 	if err != nil {
 		return err
 	}
@@ -20,17 +20,14 @@ func Lead(tx store.Tx, portal string, hook cloud.Webhook) error {
 	} else {
 		_, err = tx.Update(res, 0)
 	}
-	if err != nil || stored == nil || stored.Destination == hook.Destination {
+	if err != nil || stored == nil || stored.Spec.(*cloud.Webhook).Destination == hook.Destination {
 		return err
 	}
-	progress, err := tx.Get(cloud.Deliveries, "", portal)
-	if fault.Is(err, fault.NotFound) {
-		return nil
-	}
-	if err != nil {
+	progress, version, err := progressIn(tx, portal)
+	if err != nil || version == 0 {
 		return err
 	}
-	fresh := afresh(progress.Spec.(*cloud.Delivery), hook.Destination)
+	fresh := afresh(progress, hook.Destination)
 	_, err = tx.Update(&model.Resource{Kind: cloud.Deliveries, Name: portal, Spec: &fresh}, 0)
 	return err
 }
@@ -65,7 +62,7 @@ func Purge(tx store.Tx, portal string, limit int) (more bool, err error) {
 	if err := tx.Delete(cloud.Positions, "", portal, 0); err != nil && !fault.Is(err, fault.NotFound) {
 		return false, err
 	}
-	sinks, err := sinksOf(tx)
+	sinks, err := knownSinks(tx)
 	for _, address := range sinks.Addresses {
 		if err := tx.Delete(cloud.SinkPositions, scopeOf(address), portal, 0); err != nil && !fault.Is(err, fault.NotFound) {
 			return false, err

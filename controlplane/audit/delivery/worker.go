@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -124,8 +125,19 @@ func (w *worker) once(ctx context.Context) (outcome, error) {
 	return w.deliver(held, job)
 }
 
-// look reads what there is to deliver, so many events at most, and whether there is a replay job.
+// look reads what there is to deliver, so many events at most, and whether there is a replay job. If it cannot
+// be read how far the log is, that is made anew.
 func (w *worker) look(ctx context.Context, most int) (job *work, err error) {
+	if job, err = w.glance(ctx, most); !errors.Is(err, store.ErrUnreadable) {
+		return job, err
+	}
+	if err := w.mend(ctx, w.portal); err != nil {
+		return nil, err
+	}
+	return w.glance(ctx, most)
+}
+
+func (w *worker) glance(ctx context.Context, most int) (job *work, err error) {
 	err = w.Store.View(ctx, func(r store.Reader) error {
 		replay, err := specOf[cloud.Replay](r, cloud.Replays, w.portal)
 		if err != nil {
