@@ -10,8 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Events are the events of a portal, or of [cloud.ControlPlaneLog], that are stored, in order; of all of
-// them if it is empty.
+// Events are the events of a portal, or of [cloud.ControlPlaneLog], that are stored, in order.
 func Events(t testing.TB, s store.Store, portal string) (list []audit.Event) {
 	t.Helper()
 	err := s.View(context.WithoutCancel(t.Context()), func(r store.Reader) error {
