@@ -67,30 +67,57 @@ func TestClientCertificates(t *testing.T) {
 	if item := f.expects(http.StatusOK, http.MethodPut, certificatesOf(team)+"/"+id, body)["item"].(map[string]any); item["cert"] != four || item["title"] != "of the team" || judged != 1 {
 		t.Errorf("%v, judged %d times", item, judged)
 	}
-	if f.scopeOf(four) != team || f.scopeOf(three) != "" || f.scopeOf(one) != shop {
+	if !f.lists(team, four) || f.lists(team, three) || !f.lists(shop, one) || f.lists(shop, four) || f.lists(team, one) {
 		t.Error("certificates are not found by their fingerprints")
 	}
 	f.expects(http.StatusNoContent, http.MethodDelete, certificatesOf(team)+"/"+id, "")
 	f.expects(http.StatusNotFound, http.MethodGet, certificatesOf(team)+"/"+id, "")
-	if judged != 2 || f.scopeOf(four) != "" {
-		t.Errorf("judged %d times, found %q", judged, f.scopeOf(four))
+	if judged != 2 || f.lists(team, four) {
+		t.Errorf("judged %d times", judged)
 	}
 	f.expects(http.StatusNoContent, http.MethodDelete, controlPlanes+"/"+team, "")
-	if f.scopeOf(two) != "" || f.scopeOf(one) != shop {
+	if f.lists(team, two) || !f.lists(shop, one) {
 		t.Error("the certificates of a control plane go with it, and no others")
 	}
 }
 
-// scopeOf returns the scope of the control plane that lists a certificate, empty for none.
-func (f *planeFixture) scopeOf(cert string) (scope string) {
-	err := f.store.View(f.t.Context(), func(r store.Reader) (err error) {
-		scope, _, err = cloud.Pinned(r, pemtext.Fingerprint(pemtext.First([]byte(cert)).Bytes))
+// lists reports whether a control plane or group lists a certificate.
+func (f *planeFixture) lists(plane, cert string) bool {
+	err := f.store.View(f.t.Context(), func(r store.Reader) error {
+		_, err := cloud.Pinned(r, cloud.ScopeOf(plane), pemtext.Fingerprint(pemtext.First([]byte(cert)).Bytes))
 		return err
 	})
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		f.t.Error(err)
 	}
-	return scope
+	return err == nil
+}
+
+// TestCertificateOfSomebodyElse: a certificate is public. Who lists that of another control plane changes
+// nothing there, first or not, and takes nothing along with its own listing.
+func TestCertificateOfSomebodyElse(t *testing.T) {
+	f := setupPlanes(t)
+	owner, stranger := f.plane("owner", cloud.TypeHybrid), f.plane("stranger", cloud.TypeHybrid)
+	cert, _ := admittest.Certificate(t)
+	first := f.pinned(stranger, cert)
+	if f.lists(owner, cert) || f.lists(cloud.DefaultID, cert) || !f.lists(stranger, cert) {
+		t.Error("a certificate counts where it is not listed")
+	}
+	id := f.pinned(owner, cert)
+	if id == "" || id == first {
+		t.Errorf("the owner's listing is %q, that of the stranger %q", id, first)
+	}
+	f.pinned(cloud.DefaultID, cert)
+	f.expects(http.StatusNoContent, http.MethodDelete, certificatesOf(stranger)+"/"+first, "")
+	if !f.lists(owner, cert) || f.lists(stranger, cert) || !f.lists(cloud.DefaultID, cert) {
+		t.Error("the stranger has taken the certificate away from its owner, or kept it")
+	}
+	f.expects(http.StatusNotFound, http.MethodDelete, certificatesOf(stranger)+"/"+id, "")
+	f.pinned(stranger, cert)
+	f.expects(http.StatusNoContent, http.MethodDelete, controlPlanes+"/"+stranger, "")
+	if !f.lists(owner, cert) {
+		t.Error("the listing of the owner went with the stranger's control plane")
+	}
 }
 
 // TestClientCertificateRefusals: what is no certificate, and one too many, is refused by its field, and
@@ -101,7 +128,9 @@ func TestClientCertificateRefusals(t *testing.T) {
 	cert, key := admittest.Certificate(t)
 	other, _ := admittest.Certificate(t)
 	id := f.pinned(a, cert)
+	third, _ := admittest.Certificate(t)
 	second := f.pinned(b, other)
+	f.pinned(b, third)
 	const alone = "nothing beside it"
 	for _, test := range []struct {
 		method, path, body string
@@ -126,9 +155,9 @@ func TestClientCertificateRefusals(t *testing.T) {
 		{"POST", certificatesOf(a), `{"cert":"x","id":"` + id + `"}`, 400, "property id should not exist"},
 		{"POST", certificatesOf(a), `{"cert":"x","control_plane":"` + b + `"}`, 400, "property control_plane should not exist"},
 		{"POST", certificatesOf(a), strings.Replace(certGiven(cert), "{", `{"title":"`+strings.Repeat("t", 257)+`",`, 1), 400, "at most 256"},
-		{"POST", certificatesOf(a), certGiven(cert), 409, "Client certificate with provided fingerprint already exists."},
-		{"POST", certificatesOf(b), certGiven(strings.TrimSpace(cert)), 409, "already exists"},
-		{"PUT", certificatesOf(b) + "/" + second, certGiven(cert), 409, "already exists"},
+		{"POST", certificatesOf(a), certGiven(cert), 409, "Client certificate with provided cert already exists."},
+		{"POST", certificatesOf(a), certGiven(strings.TrimSpace(cert)), 409, "already exists"},
+		{"PUT", certificatesOf(b) + "/" + second, certGiven(third), 409, "already exists"},
 		{"PUT", certificatesOf(b) + "/" + id, certGiven(cert), 404, "not found"},
 		{"GET", certificatesOf(b) + "/" + id, "", 404, "not found"},
 		{"DELETE", certificatesOf(b) + "/" + id, "", 404, "not found"},
