@@ -107,7 +107,11 @@ func (a *Agent) certified(ctx context.Context) (string, error) {
 	if _, err := a.Certificate.load(); err != nil {
 		return "", err
 	}
-	token, err := enrol.Certify(ctx, a.client(), a.Address, a.NodeID(), a.Named)
+	named := a.Named
+	if a.running {
+		named = a.ControlPlane // which may have another name now, and somebody else its name
+	}
+	token, err := enrol.Certify(ctx, a.client(), a.Address, a.NodeID(), named)
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -18,16 +19,22 @@ import (
 	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
-// certificateOptions are options with a client certificate instead of a token. The control plane finds
-// such by their fingerprints.
-func (cp *controlPlane) certificateOptions(t *testing.T, listed map[string]string) (Options, *recorder) {
+// certificateOptions are options with a client certificate instead of a token. Which scopes list such is
+// known by their fingerprints, and the scopes of control planes by what these are called.
+func (cp *controlPlane) certificateOptions(t *testing.T, listed, planes map[string]string) (Options, *recorder) {
 	t.Helper()
 	id := uuid.NewString()
-	cp.tokens.Pinned = func(_ store.Reader, fingerprint string) (string, string, error) {
-		if scope, ok := listed[fingerprint]; ok {
-			return scope, id, nil
+	cp.tokens.Pinned = func(_ store.Reader, scope, fingerprint string) (string, error) {
+		if listed[fingerprint] == scope {
+			return id, nil
 		}
-		return "", "", fault.New(fault.NotFound, "none")
+		return "", fault.New(fault.NotFound, "none")
+	}
+	cp.enrolment.Plane = func(_ context.Context, named string) (string, error) {
+		if scope, ok := planes[named]; ok {
+			return scope, nil
+		}
+		return "", fault.New(fault.NotFound, "there is no control plane %q", named)
 	}
 	cp.refuse.Store(new(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == enrol.RenewPath {
@@ -58,8 +65,8 @@ func (c *ClientCertificate) changed(t *testing.T) string {
 // and keeps that for a start without the control plane, but not for another certificate.
 func TestClientCertificate(t *testing.T) {
 	cp := newControlPlane(t)
-	listed := map[string]string{}
-	o, _ := cp.certificateOptions(t, listed)
+	listed, planes := map[string]string{}, map[string]string{"team": "scope-1", "scope-1": "scope-1"}
+	o, _ := cp.certificateOptions(t, listed, planes)
 	first := o.Certificate.changed(t)
 	listed[first] = "scope-1"
 	a := newAgent(t, o)
@@ -78,10 +85,15 @@ func TestClientCertificate(t *testing.T) {
 		t.Errorf("after a restart the node is %s", again.NodeID())
 	}
 	a.running = true
-	listed[first] = "scope-2"
+	planes["team"] = "scope-2" // the control plane has another name, and another one has its name
+	if err := a.certify(t.Context()); err != nil {
+		t.Errorf("the control plane has another name: %v", err)
+	}
+	planes["scope-1"], listed[first] = "scope-2", "scope-2"
 	if err := a.certify(t.Context()); err == nil || !strings.Contains(err.Error(), "of another control plane now") {
 		t.Errorf("the node changes while it runs: %v", err)
 	}
+	planes["scope-1"] = "scope-1"
 	second := o.Certificate.changed(t)
 	n := a.renewal()
 	if due, err := n.due(token); err != nil || due.After(time.Now()) {
@@ -109,14 +121,14 @@ func TestClientCertificate(t *testing.T) {
 // plane refuses at once, with the name of the file.
 func TestClientCertificateRefused(t *testing.T) {
 	cp := newControlPlane(t)
-	o, _ := cp.certificateOptions(t, map[string]string{})
+	o, _ := cp.certificateOptions(t, nil, nil)
 	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "client.pem") {
 		t.Errorf("no files: %v", err)
 	}
 	o.Certificate.changed(t)
 	a := newAgent(t, o)
 	_, err := a.enrolFirst(t.Context())
-	if _, refused := errors.AsType[*enrol.Refused](err); !refused || !strings.Contains(err.Error(), "no control plane lists") || !strings.Contains(err.Error(), o.Certificate.CertFile) {
+	if _, refused := errors.AsType[*enrol.Refused](err); !refused || !strings.Contains(err.Error(), "does not list") || !strings.Contains(err.Error(), o.Certificate.CertFile) {
 		t.Errorf("not listed: %v", err)
 	}
 	side := o

@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/xds/pemtext"
@@ -24,10 +23,9 @@ type ClientCertificate struct {
 	Title        string `json:"title,omitempty" jsonschema:"maxLength=1024" jsonschema_extras:"x-check=title"`
 }
 
-// IndexFingerprint finds client certificates of all control planes by [pemtext.Fingerprint], IndexControlPlane
-// lists those of one.
+// IndexCert finds a client certificate of a control plane, IndexControlPlane lists those of one.
 const (
-	IndexFingerprint  = "fingerprint"
+	IndexCert         = "cert"
 	IndexControlPlane = "control_plane"
 )
 
@@ -37,27 +35,30 @@ const MaxClientCertificates = 100
 // ClientCertificates is the kind of client certificates.
 var ClientCertificates = rules.Describe(ClientCertificate{}, model.Kind{
 	Name: "data_plane_certificate", Path: "dp-client-certificates", Scoping: model.Global, Class: model.Config,
-	Unique: []model.Index{{Name: IndexFingerprint, Value: func(spec any) (string, bool) {
-		block := pemtext.First([]byte(spec.(*ClientCertificate).Cert))
+	Unique: []model.Index{{Name: IndexCert, Value: func(spec any) (string, bool) {
+		c := spec.(*ClientCertificate)
+		block := pemtext.First([]byte(c.Cert))
 		if block == nil {
 			return "", false
 		}
-		return pemtext.Fingerprint(block.Bytes), true
+		return listing(c.ControlPlane, pemtext.Fingerprint(block.Bytes)), true
 	}}},
 	Schema: &model.Schema{CreatedUnit: time.Second, Updated: true},
 })
 
-// Pinned returns the scope of the control plane that lists a client certificate, and the id of the
-// certificate there, or NotFound.
-func Pinned(r store.Reader, fingerprint string) (scope, id string, err error) {
-	res, err := r.Find(ClientCertificates, "", IndexFingerprint, fingerprint)
-	if fault.Is(err, fault.NotFound) {
-		return "", "", fault.New(fault.NotFound, "no control plane lists the client certificate %s", fingerprint)
-	}
+// listing is a client certificate, by its fingerprint, at a control plane. A certificate is public, so
+// others may list it, too. That must mean nothing for who has its key: neither that it cannot list its own
+// certificate, nor that its gateways come to the others.
+func listing(controlPlane, fingerprint string) string { return controlPlane + "/" + fingerprint }
+
+// Pinned returns the id of a client certificate at the control plane of a scope, by its fingerprint, or
+// NotFound if that does not list it. Whoever else lists it does not matter.
+func Pinned(r store.Reader, scope, fingerprint string) (id string, err error) {
+	res, err := r.Find(ClientCertificates, "", IndexCert, listing(IDOf(scope), fingerprint))
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
-	return ScopeOf(res.Spec.(*ClientCertificate).ControlPlane), res.Name, nil
+	return res.Name, nil
 }
 
 // clientCertificateText checks a text that must be one certificate and nothing beside it: what else

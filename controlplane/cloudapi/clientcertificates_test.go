@@ -41,13 +41,14 @@ func (f *planeFixture) pinned(plane, cert string) string {
 // listed then.
 func TestClientCertificates(t *testing.T) {
 	f := setupPlanes(t)
-	var gone, judged []string // certificates, and what lists each of them whenever nodes are judged
+	shop, team := f.plane("shop", cloud.TypeHybrid), f.plane("team", cloud.TypeGroup)
+	var gone []string
+	var judged []bool // whether the team lists each of those that are gone, whenever nodes are judged
 	f.api.Planes.Recheck = func(context.Context) {
 		for _, cert := range gone {
-			judged = append(judged, f.scopeOf(cert))
+			judged = append(judged, f.lists(team, cert))
 		}
 	}
-	shop, team := f.plane("shop", cloud.TypeHybrid), f.plane("team", cloud.TypeGroup)
 	f.expects(http.StatusNoContent, http.MethodPost, controlPlanes+"/"+team+"/group-memberships/add", members(shop))
 	one, _ := admittest.Certificate(t)
 	two, _ := admittest.Certificate(t)
@@ -70,33 +71,60 @@ func TestClientCertificates(t *testing.T) {
 	four, _ := admittest.Certificate(t)
 	gone = []string{three, four}
 	body := strings.Replace(certGiven(four), "{", `{"title":"of the team",`, 1)
-	if item := f.expects(http.StatusOK, http.MethodPut, certificatesOf(team)+"/"+id, body)["item"].(map[string]any); item["cert"] != four || item["title"] != "of the team" || !slices.Equal(judged, []string{"", team}) {
-		t.Errorf("%v, judged by %q", item, judged)
+	if item := f.expects(http.StatusOK, http.MethodPut, certificatesOf(team)+"/"+id, body)["item"].(map[string]any); item["cert"] != four || item["title"] != "of the team" || !slices.Equal(judged, []bool{false, true}) {
+		t.Errorf("%v, judged when listed: %v", item, judged)
 	}
-	if f.scopeOf(four) != team || f.scopeOf(three) != "" || f.scopeOf(one) != shop {
+	if !f.lists(team, four) || f.lists(team, three) || !f.lists(shop, one) || f.lists(shop, four) || f.lists(team, one) {
 		t.Error("certificates are not found by their fingerprints")
 	}
 	f.expects(http.StatusNoContent, http.MethodDelete, certificatesOf(team)+"/"+id, "")
 	f.expects(http.StatusNotFound, http.MethodGet, certificatesOf(team)+"/"+id, "")
-	if !slices.Equal(judged, []string{"", team, "", ""}) || f.scopeOf(four) != "" {
-		t.Errorf("judged by %q, found %q", judged, f.scopeOf(four))
+	if !slices.Equal(judged, []bool{false, true, false, false}) || f.lists(team, four) {
+		t.Errorf("judged when listed: %v", judged)
 	}
 	f.expects(http.StatusNoContent, http.MethodDelete, controlPlanes+"/"+team, "")
-	if f.scopeOf(two) != "" || f.scopeOf(one) != shop {
+	if f.lists(team, two) || !f.lists(shop, one) {
 		t.Error("the certificates of a control plane go with it, and no others")
 	}
 }
 
-// scopeOf returns the scope of the control plane that lists a certificate, empty for none.
-func (f *planeFixture) scopeOf(cert string) (scope string) {
-	err := f.store.View(f.t.Context(), func(r store.Reader) (err error) {
-		scope, _, err = cloud.Pinned(r, pemtext.Fingerprint(pemtext.First([]byte(cert)).Bytes))
+// lists reports whether a control plane or group lists a certificate.
+func (f *planeFixture) lists(plane, cert string) bool {
+	err := f.store.View(f.t.Context(), func(r store.Reader) error {
+		_, err := cloud.Pinned(r, cloud.ScopeOf(plane), pemtext.Fingerprint(pemtext.First([]byte(cert)).Bytes))
 		return err
 	})
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		f.t.Error(err)
 	}
-	return scope
+	return err == nil
+}
+
+// TestCertificateOfSomebodyElse: a certificate is public. Who lists that of another control plane changes
+// nothing there, first or not, and takes nothing along with its own listing.
+func TestCertificateOfSomebodyElse(t *testing.T) {
+	f := setupPlanes(t)
+	owner, stranger := f.plane("owner", cloud.TypeHybrid), f.plane("stranger", cloud.TypeHybrid)
+	cert, _ := admittest.Certificate(t)
+	first := f.pinned(stranger, cert)
+	if f.lists(owner, cert) || f.lists(cloud.DefaultID, cert) || !f.lists(stranger, cert) {
+		t.Error("a certificate counts where it is not listed")
+	}
+	id := f.pinned(owner, cert)
+	if id == "" || id == first {
+		t.Errorf("the owner's listing is %q, that of the stranger %q", id, first)
+	}
+	f.pinned(cloud.DefaultID, cert)
+	f.expects(http.StatusNoContent, http.MethodDelete, certificatesOf(stranger)+"/"+first, "")
+	if !f.lists(owner, cert) || f.lists(stranger, cert) || !f.lists(cloud.DefaultID, cert) {
+		t.Error("the stranger has taken the certificate away from its owner, or kept it")
+	}
+	f.expects(http.StatusNotFound, http.MethodDelete, certificatesOf(stranger)+"/"+id, "")
+	f.pinned(stranger, cert)
+	f.expects(http.StatusNoContent, http.MethodDelete, controlPlanes+"/"+stranger, "")
+	if !f.lists(owner, cert) {
+		t.Error("the listing of the owner went with the stranger's control plane")
+	}
 }
 
 // TestClientCertificateRefusals: what is no certificate, and one too many, is refused by its field, and
@@ -107,7 +135,9 @@ func TestClientCertificateRefusals(t *testing.T) {
 	cert, key := admittest.Certificate(t)
 	other, _ := admittest.Certificate(t)
 	id := f.pinned(a, cert)
+	third, _ := admittest.Certificate(t)
 	second := f.pinned(b, other)
+	f.pinned(b, third)
 	const alone = "nothing beside it"
 	for _, test := range []struct {
 		method, path, body string
@@ -132,9 +162,9 @@ func TestClientCertificateRefusals(t *testing.T) {
 		{"POST", certificatesOf(a), `{"cert":"x","id":"` + id + `"}`, 400, "property id should not exist"},
 		{"POST", certificatesOf(a), `{"cert":"x","control_plane":"` + b + `"}`, 400, "property control_plane should not exist"},
 		{"POST", certificatesOf(a), strings.Replace(certGiven(cert), "{", `{"title":"`+strings.Repeat("t", 257)+`",`, 1), 400, "at most 256"},
-		{"POST", certificatesOf(a), certGiven(cert), 409, "Client certificate with provided fingerprint already exists."},
-		{"POST", certificatesOf(b), certGiven(strings.TrimSpace(cert)), 409, "already exists"},
-		{"PUT", certificatesOf(b) + "/" + second, certGiven(cert), 409, "already exists"},
+		{"POST", certificatesOf(a), certGiven(cert), 409, "Client certificate with provided cert already exists."},
+		{"POST", certificatesOf(a), certGiven(strings.TrimSpace(cert)), 409, "already exists"},
+		{"PUT", certificatesOf(b) + "/" + second, certGiven(third), 409, "already exists"},
 		{"PUT", certificatesOf(b) + "/" + id, certGiven(cert), 404, "not found"},
 		{"GET", certificatesOf(b) + "/" + id, "", 404, "not found"},
 		{"DELETE", certificatesOf(b) + "/" + id, "", 404, "not found"},

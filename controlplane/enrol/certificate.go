@@ -13,8 +13,8 @@ import (
 )
 
 // Certify asks for the token of a gateway by the client certificate of client, which offers
-// [contract.ProtocolCertificate]. Of node, its instance counts: the control plane is that which lists
-// the certificate. named is what the user calls that, if anything. Errors are those of [Enrol].
+// [contract.ProtocolCertificate]. Of node, its instance counts. The control plane is the one that is named,
+// by its name or its id, and has to list the certificate. Errors are those of [Enrol].
 func Certify(ctx context.Context, client *http.Client, base, node, named string) (string, error) {
 	return renew(ctx, client, base, http.Header{contract.NodeHeader: {node}, NamedHeader: {named}})
 }
@@ -32,21 +32,39 @@ func shownBy(r *http.Request) *x509.Certificate {
 // the same certificate.
 func (s *Server) certify(r *http.Request, cert *x509.Certificate) (string, error) {
 	node := r.Header.Get(contract.NodeHeader)
-	token, claims, err := s.Tokens.Certified(r.Context(), cert, path.Base(node))
+	var token string
+	plane, err := s.asked(r)
+	if err == nil {
+		token, _, err = s.Tokens.Certified(r.Context(), cert, plane, path.Base(node))
+	}
 	if shown := bearer(r); err == nil && shown != "" {
 		var other *identity.Claims
 		if other, err = s.Tokens.Check(r.Context(), shown); err == nil {
 			err = other.Shows(cert)
 		}
 	}
-	if err == nil {
-		err = s.joins(r, claims)
-	}
 	if err != nil {
 		s.refused(node, err)
 		return "", denied(err)
 	}
 	return token, nil
+}
+
+// asked returns the scope of the control plane that a gateway with a client certificate names. The
+// certificate alone does not say which it is, because others may list it, too. A name that nobody has lists
+// nothing.
+func (s *Server) asked(r *http.Request) (scope string, err error) {
+	named := r.Header.Get(NamedHeader)
+	if named == "" {
+		return "", fault.New(fault.Invalid, "a gateway with a client certificate has to name its control plane (--control-plane)")
+	}
+	if s.Plane == nil {
+		return named, nil
+	}
+	if scope, err = s.Plane(r.Context(), named); fault.Is(err, fault.NotFound) {
+		return named, nil
+	}
+	return scope, err
 }
 
 // uncertified refuses a client certificate beside a request that is not one of a gateway.

@@ -23,23 +23,23 @@ import (
 )
 
 // certifiedWorld is an enrolment server with the handshakes of the data-plane server, that finds client
-// certificates by their fingerprints.
+// certificates by their control planes and fingerprints.
 type certifiedWorld struct {
 	*world
 	http   *httptest.Server
 	trust  *tls.Config
-	listed map[string]string
+	listed map[[2]string]bool
 }
 
 func newCertifiedWorld(t *testing.T) *certifiedWorld {
 	t.Helper()
-	w := &certifiedWorld{world: newWorld(t), listed: map[string]string{}}
+	w := &certifiedWorld{world: newWorld(t), listed: map[[2]string]bool{}}
 	id := uuid.NewString()
-	w.Tokens.Pinned = func(_ store.Reader, fingerprint string) (string, string, error) {
-		if scope, ok := w.listed[fingerprint]; ok {
-			return scope, id, nil
+	w.Tokens.Pinned = func(_ store.Reader, scope, fingerprint string) (string, error) {
+		if w.listed[[2]string{scope, fingerprint}] {
+			return id, nil
 		}
-		return "", "", fault.New(fault.NotFound, "none")
+		return "", fault.New(fault.NotFound, "none")
 	}
 	known := map[string]string{"default": "default", "team": "scope-1", "scope-1": "scope-1"}
 	w.Plane = func(_ context.Context, named string) (string, error) {
@@ -67,7 +67,7 @@ func newCertifiedWorld(t *testing.T) *certifiedWorld {
 
 // lists makes a control plane list a certificate.
 func (w *certifiedWorld) lists(scope string, p tls.Certificate) {
-	w.listed[pemtext.Fingerprint(p.Certificate[0])] = scope
+	w.listed[[2]string{scope, pemtext.Fingerprint(p.Certificate[0])}] = true
 }
 
 // shows returns a client with a certificate, nil for none.
@@ -94,7 +94,7 @@ func TestCertificates(t *testing.T) {
 	w.lists("scope-1", past)
 	w.lists("scope-1", future)
 	stolen := tls.Certificate{Certificate: good.Certificate, PrivateKey: other.PrivateKey}
-	const self = "cp/team/gw"
+	const self, unlists = "cp/team/gw", "does not list the client certificate with the SHA-256 fingerprint "
 	for _, test := range []struct {
 		name, node, named string
 		show              *tls.Certificate
@@ -102,11 +102,11 @@ func TestCertificates(t *testing.T) {
 	}{
 		{"by the name", self, "team", &good, ""},
 		{"by the id", self, "scope-1", &good, ""},
-		{"by no name", self, "", &good, ""},
-		{"another control plane", self, "default", &good, `the client certificate is for the control plane "scope-1", not for "default"`},
-		{"no control plane", self, "nowhere", &good, `there is no control plane "nowhere"`},
-		{"the certificate of another one", self, "team", &other, `the client certificate is for the control plane "default", not for "team"`},
-		{"not listed", self, "team", &unlisted, "no control plane lists the client certificate with the SHA-256 fingerprint " + pemtext.Fingerprint(unlisted.Certificate[0])},
+		{"by no name", self, "", &good, "has to name its control plane"},
+		{"another control plane", self, "default", &good, unlists},
+		{"no control plane", self, "nowhere", &good, unlists},
+		{"the certificate of another one", self, "team", &other, unlists},
+		{"not listed", self, "team", &unlisted, unlists + pemtext.Fingerprint(unlisted.Certificate[0])},
 		{"expired", self, "team", &past, "the client certificate is good from"},
 		{"not yet", self, "team", &future, "the client certificate is good from"},
 		{"no certificate", self, "team", nil, "token is not valid"},
@@ -150,7 +150,7 @@ func TestCertificateAndToken(t *testing.T) {
 		return err
 	}
 	renews := func(p *tls.Certificate, token string) error {
-		_, err := renew(t.Context(), w.shows(p), w.http.URL, http.Header{"Authorization": {"Bearer " + token}, contract.NodeHeader: {"cp/default/gw"}})
+		_, err := renew(t.Context(), w.shows(p), w.http.URL, http.Header{"Authorization": {"Bearer " + token}, contract.NodeHeader: {"cp/default/gw"}, NamedHeader: {"default"}})
 		return err
 	}
 	proxy := func(p *tls.Certificate, token string) error {
@@ -181,12 +181,45 @@ func TestCertificateAndToken(t *testing.T) {
 			t.Errorf("%s: %v", test.name, test.err)
 		}
 	}
+	clear(w.listed)
+	if err := enrols(&one, bound); err == nil || !strings.Contains(err.Error(), "does not list") {
+		t.Errorf("listed no more: %v", err)
+	}
 	w.lists("scope-1", one)
-	if err := enrols(&one, bound); err == nil || !strings.Contains(err.Error(), "of another control plane than default") {
+	if err := enrols(&one, bound); err == nil || !strings.Contains(err.Error(), "does not list") {
 		t.Errorf("listed elsewhere: %v", err)
 	}
-	clear(w.listed)
-	if err := enrols(&one, bound); err == nil || !strings.Contains(err.Error(), "no control plane lists") {
-		t.Errorf("listed no more: %v", err)
+}
+
+// TestCertificateListedByOthers: whoever lists the certificate of somebody else, before or after its owner,
+// keeps none of its gateways out and gets none of them.
+func TestCertificateListedByOthers(t *testing.T) {
+	w := newCertifiedWorld(t)
+	now := time.Now()
+	mine := identitytest.SelfSigned(t, now.Add(-time.Hour), now.Add(time.Hour))
+	comes := func(named string) (string, error) {
+		token, err := Certify(t.Context(), w.shows(&mine), w.http.URL, "cp/team/gw", named)
+		if err != nil {
+			return "", err
+		}
+		_, err = Enrol(t.Context(), w.shows(&mine), w.http.URL, token, "cp/scope-1/gw", named, false, instance)
+		return token, err
+	}
+	w.lists("default", mine) // by a stranger, who is first
+	if token, err := comes("team"); err == nil {
+		t.Errorf("a gateway comes to who lists its certificate first: %s", token)
+	}
+	w.lists("scope-1", mine)
+	token, err := comes("team")
+	if err != nil {
+		t.Fatalf("the stranger keeps the owner's gateway out: %v", err)
+	}
+	delete(w.listed, [2]string{"default", pemtext.Fingerprint(mine.Certificate[0])})
+	w.lists("default", mine) // after its owner
+	if claims, err := w.Tokens.Check(t.Context(), token); err != nil || claims.NodeID() != "cp/scope-1/gw" {
+		t.Errorf("the token of the owner's gateway is of %+v, %v", claims, err)
+	}
+	if _, err := Enrol(t.Context(), w.shows(&mine), w.http.URL, token, "cp/scope-1/gw", "default", false, instance); err == nil {
+		t.Error("the token is good at the control plane of the stranger")
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
-// Pinned returns the control plane that lists a client certificate, by its fingerprint, and the id of
-// the certificate there, or NotFound.
-type Pinned func(r store.Reader, fingerprint string) (controlPlane, id string, err error)
+// Pinned returns the id of a client certificate, by its fingerprint, at a control plane, or NotFound if
+// that control plane does not list it.
+type Pinned func(r store.Reader, controlPlane, fingerprint string) (id string, err error)
 
 // Shows reports whether what a client shows belongs together: its token, and the client certificate
 // whose key it has proved, nil for none. A token of a certificate is worth nothing without it here,
@@ -33,22 +33,22 @@ func (c *Claims) Shows(cert *x509.Certificate) error {
 }
 
 // Certified issues the token of a gateway instance that has proved the key of a client certificate. It
-// is for the control plane that lists the certificate, and ends with it. Its id is the same each
+// is for the control plane that the gateway asks for, which has to list the certificate, and ends with the
+// listing there. What other control planes list does not matter. Its id is the same each
 // time, so that a revocation reaches all tokens of the node by this certificate. Faults are those of
 // Check, and Invalid for a name that is none.
-func (t *Tokens) Certified(ctx context.Context, cert *x509.Certificate, name string) (string, *Claims, error) {
+func (t *Tokens) Certified(ctx context.Context, cert *x509.Certificate, controlPlane, name string) (string, *Claims, error) {
 	if err := CheckInstance(name); err != nil {
 		return "", nil, err
 	}
 	keys, now := t.keys.Load(), t.now()
-	c := &Claims{Name: name, Type: typeGateway, Certificate: pemtext.Fingerprint(cert.Raw)}
+	c := &Claims{ControlPlane: controlPlane, Name: name, Type: typeGateway, Certificate: pemtext.Fingerprint(cert.Raw)}
 	err := t.store.View(ctx, func(r store.Reader) error {
-		controlPlane, id, err := t.pin(r, c)
+		id, err := t.pin(r, c)
 		if err != nil {
 			return err
 		}
 		space, err := uuid.Parse(id)
-		c.ControlPlane = controlPlane
 		c.RegisteredClaims = jwt.RegisteredClaims{ID: uuid.NewSHA1(space, []byte(c.NodeID())).String()}
 		return err
 	})
@@ -71,22 +71,18 @@ func (t *Tokens) confirmed(r store.Reader, c *Claims) error {
 	if c.Certificate == "" {
 		return nil
 	}
-	switch controlPlane, _, err := t.pin(r, c); {
-	case err != nil:
-		return err
-	case controlPlane != c.ControlPlane:
-		return fault.New(fault.Denied, "the client certificate of the node token is of another control plane than %s", c.ControlPlane)
-	}
-	return nil
+	_, err := t.pin(r, c)
+	return err
 }
 
-// pin finds the client certificate of a token.
-func (t *Tokens) pin(r store.Reader, c *Claims) (controlPlane, id string, err error) {
+// pin finds the client certificate of a token at its control plane. The refusal is the same whether there
+// is such a control plane or not: anybody can show a certificate, and would learn which there are.
+func (t *Tokens) pin(r store.Reader, c *Claims) (id string, err error) {
 	if t.Pinned != nil {
-		controlPlane, id, err = t.Pinned(r, c.Certificate)
+		id, err = t.Pinned(r, c.ControlPlane, c.Certificate)
 	}
 	if t.Pinned == nil || fault.Is(err, fault.NotFound) {
-		return "", "", fault.New(fault.Denied, "no control plane lists the client certificate with the SHA-256 fingerprint %s", c.Certificate)
+		return "", fault.New(fault.Denied, "the control plane that the gateway names (--control-plane) does not list the client certificate with the SHA-256 fingerprint %s", c.Certificate)
 	}
-	return controlPlane, id, err
+	return id, err
 }

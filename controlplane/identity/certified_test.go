@@ -16,16 +16,16 @@ import (
 	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
-// pins are listed certificates: control planes by fingerprints.
-type pins map[string]string
+// pins are listed certificates: at which control planes which fingerprints are.
+type pins map[[2]string]bool
 
 var pinID = uuid.NewString()
 
-func (p pins) find(_ store.Reader, fingerprint string) (controlPlane, id string, err error) {
-	if controlPlane, ok := p[fingerprint]; ok {
-		return controlPlane, pinID, nil
+func (p pins) find(_ store.Reader, controlPlane, fingerprint string) (id string, err error) {
+	if p[[2]string{controlPlane, fingerprint}] {
+		return pinID, nil
 	}
-	return "", "", fault.New(fault.NotFound, "none")
+	return "", fault.New(fault.NotFound, "none")
 }
 
 // TestCertified: a token by a client certificate is one of the control plane that lists it, ends with
@@ -36,12 +36,13 @@ func TestCertified(t *testing.T) {
 	now := clock.Now()
 	cert := identitytest.SelfSigned(t, now.Add(-time.Hour), now.Add(time.Hour)).Leaf
 	fingerprint := pemtext.Fingerprint(cert.Raw)
-	if _, _, err := tokens.Certified(t.Context(), cert, "gw"); !fault.Is(err, fault.Denied) {
+	if _, _, err := tokens.Certified(t.Context(), cert, "team", "gw"); !fault.Is(err, fault.Denied) {
 		t.Errorf("without a way to find certificates: %v", err)
 	}
-	listed := pins{fingerprint: "team"}
+	here, elsewhere := [2]string{"team", fingerprint}, [2]string{"shop", fingerprint}
+	listed := pins{here: true}
 	tokens.Pinned = listed.find
-	token, _, err := tokens.Certified(t.Context(), cert, "gw")
+	token, _, err := tokens.Certified(t.Context(), cert, "team", "gw")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,29 +50,37 @@ func TestCertified(t *testing.T) {
 	if err != nil || c.NodeID() != "cp/team/gw" || !c.ExpiresAt.Equal(cert.NotAfter) || c.Certificate != fingerprint {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	again, other, err := tokens.Certified(t.Context(), cert, "gw")
+	again, other, err := tokens.Certified(t.Context(), cert, "team", "gw")
 	if err != nil || other.ID != c.ID {
 		t.Errorf("%q after %q, %v", other.ID, c.ID, err)
 	}
-	if _, second, err := tokens.Certified(t.Context(), cert, "gx"); err != nil || second.ID == c.ID {
+	if _, second, err := tokens.Certified(t.Context(), cert, "team", "gx"); err != nil || second.ID == c.ID {
 		t.Errorf("two nodes share an id: %v", err)
 	}
 	if _, err := tokens.Renew(t.Context(), again); !fault.Is(err, fault.Denied) {
 		t.Errorf("renewed without the certificate: %v", err)
 	}
-	if _, _, err := tokens.Certified(t.Context(), cert, "a/b"); !fault.Is(err, fault.Invalid) {
+	if _, _, err := tokens.Certified(t.Context(), cert, "team", "a/b"); !fault.Is(err, fault.Invalid) {
 		t.Errorf("%v", err)
 	}
 	for when, change := range map[string]func(){
-		"listed elsewhere":  func() { listed[fingerprint] = "shop" },
-		"listed no more":    func() { delete(listed, fingerprint) },
+		"listed elsewhere":  func() { delete(listed, here); listed[elsewhere] = true },
+		"listed no more":    func() { delete(listed, here) },
 		"no way to find it": func() { tokens.Pinned = nil },
 	} {
 		change()
 		if _, err := tokens.Check(t.Context(), token); !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "client certificate") || !Proves(err, "cp/team/gw") {
 			t.Errorf("%s: %v", when, err)
 		}
-		listed[fingerprint], tokens.Pinned = "team", listed.find
+		delete(listed, elsewhere)
+		listed[here], tokens.Pinned = true, listed.find
+	}
+	listed[elsewhere] = true
+	if _, err := tokens.Check(t.Context(), token); err != nil {
+		t.Errorf("listed by somebody else, too: %v", err)
+	}
+	if _, other, err := tokens.Certified(t.Context(), cert, "shop", "gw"); err != nil || other.NodeID() != "cp/shop/gw" || other.ID == c.ID {
+		t.Errorf("at the other control plane it is %+v, %v", other, err)
 	}
 	if _, err := tokens.Check(t.Context(), token); err != nil {
 		t.Errorf("listed again: %v", err)
@@ -83,7 +92,7 @@ func TestCertified(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := tokens.Certified(t.Context(), cert, "gw"); !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "revoked") {
+	if _, _, err := tokens.Certified(t.Context(), cert, "team", "gw"); !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "revoked") {
 		t.Errorf("a revoked node gets a token: %v", err)
 	}
 }
@@ -94,13 +103,13 @@ func TestCertifiedInItsTime(t *testing.T) {
 	tokens := openTokens(t, clock)
 	from := clock.Now().Add(time.Minute).Truncate(time.Second)
 	cert := identitytest.SelfSigned(t, from, from.Add(time.Hour)).Leaf
-	tokens.Pinned = pins{pemtext.Fingerprint(cert.Raw): "team"}.find
+	tokens.Pinned = pins{{"team", pemtext.Fingerprint(cert.Raw)}: true}.find
 	for _, after := range []struct {
 		pass time.Duration
 		good bool
 	}{{0, false}, {2 * time.Minute, true}, {2 * time.Hour, false}} {
 		clock.Advance(after.pass)
-		_, _, err := tokens.Certified(t.Context(), cert, "gw")
+		_, _, err := tokens.Certified(t.Context(), cert, "team", "gw")
 		if (err == nil) != after.good || err != nil && (!fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "is good from "+from.UTC().Format(time.RFC3339))) {
 			t.Errorf("after %s: %v", after.pass, err)
 		}
