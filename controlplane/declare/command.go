@@ -25,15 +25,14 @@ Flags may be in the environment: MESHGATE_GATEWAY_ADDR. See docs/declarative.md.
 	}
 	o.toGateway(c.PersistentFlags())
 	group(c)
-	c.AddCommand(dumpCommand(o), diffCommand(o), syncCommand(o), resetCommand(o), validateCommand(o), pingCommand(o))
+	c.AddCommand(dumpCommand(o), diffCommand(o), syncCommand(o), resetCommand(o), validateCommand(o), fileCommand(o), pingCommand(o))
 	return c
 }
 
 // group completes a command that only has commands: their errors have the exit code of the
 // tool, and their help leaves out the flags that this one shows.
 func group(c *cobra.Command) {
-	c.Args = func(c *cobra.Command, args []string) error { return coded(cobra.NoArgs(c, args)) }
-	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	onlyCommands(c)
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return coded(cli.BadFlag(c, err)) })
 	c.SetHelpFunc(func(called *cobra.Command, args []string) {
 		c.PersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -46,6 +45,12 @@ func group(c *cobra.Command) {
 		}
 		help(called, args)
 	})
+}
+
+// onlyCommands completes a command that does nothing by itself.
+func onlyCommands(c *cobra.Command) {
+	c.Args = func(c *cobra.Command, args []string) error { return coded(cobra.NoArgs(c, args)) }
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 }
 
 // seldom are flags that help texts leave out; docs/declarative.md has them.

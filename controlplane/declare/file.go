@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,16 +12,16 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// FileCommand looks at files without any gateway.
-func FileCommand() *cobra.Command {
+// fileCommand looks at files without any gateway.
+func fileCommand(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "file",
-		Short:   "Check files for a gateway without one",
-		Long:    `Check files for a gateway without calling one. See docs/declarative.md.`,
-		Example: `  meshgate file validate gateway.yaml`,
+		Short:   "Check files without calling a gateway",
+		Long:    `Check files without calling a gateway. See docs/declarative.md.`,
+		Example: `  meshgate gateway file validate gateway.yaml`,
 	}
-	group(c)
-	c.AddCommand(validateFilesCommand(&options{}))
+	onlyCommands(c)
+	c.AddCommand(validateFilesCommand(o))
 	return c
 }
 
@@ -34,7 +33,7 @@ func validateFilesCommand(o *options) *cobra.Command {
 		Long: `Check files, directories or standard input by themselves: their form, each entity, and the
 references between them. Nothing is called. What depends on a gateway, such as names that it has
 already, is left to diff.`,
-		Example: `  meshgate file validate gateway.yaml --cloud-compatibility`,
+		Example: `  meshgate gateway file validate gateway.yaml --cloud-compatibility`,
 	}, func(c *cobra.Command, files []string) error { return o.validateFiles(c, files, compatible) })
 	c.Flags().BoolVar(&compatible, "cloud-compatibility", false, "also what control planes in the cloud refuse")
 	return c
@@ -81,7 +80,7 @@ func (o *options) cloudTakes(c *cobra.Command, d *Document) error {
 	if d.Header.Workspace != "" {
 		return errors.New(textWorkspaces)
 	}
-	if d.Header.ControlPlane == "" && os.Getenv(EnvName(flagPlane)) == "" {
+	if d.Header.ControlPlane == "" && o.plane == "" {
 		waiting(c)("the files name no control plane (" + keyCloud + ".control_plane_name): without --" + flagPlane + " they go to the one called " + defaultName)
 	}
 	return nil

@@ -31,7 +31,7 @@ func TestFileValidate(t *testing.T) {
 		{"_cloud: {control_plane_name: team-a}\n" + whole, "", []string{"--cloud-compatibility"}},
 		{"_workspace: default\n_cloud: {control_plane_name: team-a}\n" + whole, "Workspaces are not supported by control planes in the cloud", []string{"--cloud-compatibility"}},
 	} {
-		out, err := clitest.Execute(t, FileCommand(), append([]string{"validate", file(t, test.text)}, test.args...)...)
+		out, err := clitest.Execute(t, GatewayCommand(), append([]string{"file", "validate", file(t, test.text)}, test.args...)...)
 		if err != nil {
 			out += err.Error()
 		}
@@ -39,7 +39,7 @@ func TestFileValidate(t *testing.T) {
 			t.Errorf("%s %v: %v %s, want %q", test.text, test.args, err, out, test.want)
 		}
 	}
-	out, err := clitest.Execute(t, FileCommand(), "validate", file(t, whole), "--cloud-compatibility")
+	out, err := clitest.Execute(t, GatewayCommand(), "file", "validate", file(t, whole), "--cloud-compatibility")
 	if err != nil || !strings.Contains(out, "they go to the one called default") {
 		t.Errorf("%v %s", err, out)
 	}

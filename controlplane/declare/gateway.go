@@ -277,7 +277,7 @@ func (o *options) validate(c *cobra.Command, files []string) error {
 	}
 	defer t.api.Client.Close()
 	if t.plane != "" {
-		return errors.New("gateway validate is not available for control planes in the cloud: file validate checks files by themselves, and gateway diff compares and writes nothing")
+		return errors.New("gateway validate is not available for control planes in the cloud: gateway file validate checks files by themselves, and gateway diff compares and writes nothing")
 	}
 	kinds := Kinds(false, true)
 	b := &builder{document: d, current: newState(), tags: o.tags, now: time.Now()}

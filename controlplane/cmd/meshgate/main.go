@@ -48,7 +48,7 @@ func rootCommand() *cobra.Command {
 	root.SetVersionTemplate(version.Line())
 	root.InitDefaultHelpFlag()
 	root.Flags().Lookup("help").Hidden = true // the last line of the help names it
-	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), declare.GatewayCommand(), declare.FileCommand(), declare.MeshCommand(slices.Concat(mesh.Kinds(), all.Kinds())), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.ExplainCommand(), operator.KeysCommand(), operator.TokenCommand(), cli.ConfigCommand(), cli.VersionCommand())
+	root.AddCommand(runCommand(), standaloneCommand(), demoCommand(), dataplaneCommand(), authzCommand(), transparent.Command(), operator.StatusCommand(), declare.GatewayCommand(), declare.MeshCommand(slices.Concat(mesh.Kinds(), all.Kinds())), backupCommand(), restoreCommand(), operator.ChangesCommand(), operator.ExplainCommand(), operator.KeysCommand(), operator.TokenCommand(), cli.ConfigCommand(), cli.VersionCommand())
 	return root
 }
 
