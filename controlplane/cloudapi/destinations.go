@@ -26,7 +26,8 @@ var auditDestinations = &Collection{
 var blank = sentence{title: titleBad, detail: "Required field missing", reason: "cannot be blank"}
 
 // guardDestination leaves the destination of the control plane's own log to administrators: who may
-// change where it leads could switch it off unseen, or read it.
+// change where it leads could switch it off unseen, or read it. Nor do they while its end waits for the receiver
+// that it is for: the log is off, so nobody would hear of that change.
 func guardDestination(a *API, r *http.Request, reader store.Reader, res *model.Resource) error {
 	own, err := hookedIn(reader, cloud.ControlPlaneLog)
 	switch {
@@ -34,9 +35,15 @@ func guardDestination(a *API, r *http.Request, reader store.Reader, res *model.R
 	case err != nil || own.hook.Destination != res.Name:
 		return err
 	}
-	return httpkit.Permit(a.Rules, r, access.Administrator, access.Scope{}, func(who model.Actor) string {
+	if err := httpkit.Permit(a.Rules, r, access.Administrator, access.Scope{}, func(who model.Actor) string {
 		return httpkit.Cannot(who, "the destination of the control plane's audit log")
-	})
+	}); err != nil {
+		return err
+	}
+	if own.hook.Destination == res.Name && !own.hook.Enabled && own.ended() != nil {
+		return conflict("The last events of the audit log are not delivered to this destination yet; switch the log on to change it, or wait: they are given up after seven days")
+	}
+	return nil
 }
 
 // namedUsers bounds the users of a destination that a refusal names.

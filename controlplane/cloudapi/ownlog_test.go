@@ -205,13 +205,13 @@ func TestFromChangeToReceiver(t *testing.T) {
 	must("admin", 409, "DELETE", ownHook, "") // the receiver has not heard yet that the log is off
 	must("admin", 409, "PATCH", ownHook, fmt.Sprintf(`{"audit_log_destination_id":%q}`, third))
 	s.set(false)
-	must("admin", 200, "PATCH", destinations+"/"+id, `{"name":"siem, which is back"}`) // ends the pause, and is in no log
+	must("admin", 409, "PATCH", destinations+"/"+id, `{"endpoint":"https://elsewhere.example/"}`) // it would be in no log
+	must("admin", 200, "PATCH", ownHook, `{"enabled":true}`)                                      // ends the pause
 	arrived(
 		"UPDATED"+admin+"PATCH "+path+`/{id} audit_log_destination ["/authorization"]`,
 		"DELETED"+admin+"DELETE "+path+`/{id} audit_log_destination ["/authorization","/endpoint","/log_format","/name","/skip_ssl_verification"]`,
+		"UPDATED"+admin+`PATCH /v2/audit-log-webhook audit_log_webhook ["/enabled"]`,
 		"UPDATED"+admin+`PATCH /v2/audit-log-webhook audit_log_webhook ["/enabled"]`)
-	must("admin", 200, "PATCH", ownHook, `{"enabled":true}`)
-	arrived("UPDATED" + admin + `PATCH /v2/audit-log-webhook audit_log_webhook ["/enabled"]`)
 	must("admin", 202, "POST", ownHook+"/test", "")
 	arrived("TEST" + admin + ownHook + "/test <nil> <nil>")
 	s.mu.Lock()

@@ -178,7 +178,7 @@ func (a hooks) patchWebhook(w http.ResponseWriter, r *http.Request) {
 			if err := given.apply(tx, &h.hook); err != nil || h.hook == was && !unread {
 				return err
 			}
-			if a.own && was.Destination != h.hook.Destination {
+			if a.own && was.Destination != h.hook.Destination && !was.Enabled {
 				if err := h.ended(); err != nil {
 					return err
 				}
@@ -251,8 +251,8 @@ func (a hooks) empty(r *http.Request) error {
 	return err
 }
 
-// ended refuses what would keep the end of a log, which says who has switched it off, from the receiver
-// that it is for. A dead receiver holds up nobody for ever: what is not delivered ends, too.
+// ended refuses what would keep the end of a log that is off, which says who has switched it off, from the
+// receiver that it is for. One that is on may go elsewhere, with its past and what is to come. A dead receiver holds up nobody for ever: what is not delivered ends, too.
 func (h hooked) ended() error {
 	if h.spoilt || h.progress.Cursor < h.progress.Final {
 		return conflict("The last events of the audit log are not delivered yet; they are given up after seven days")

@@ -28,11 +28,20 @@ type sink struct {
 	mu sync.Mutex
 	// portals are those that may have events which the sink has not got.
 	portals map[string]bool
-	woken   chan struct{}
+	// aside are portals that have failed, and are left alone until their own retry.
+	aside map[string]bool
+	woken chan struct{}
+
+	retries sync.WaitGroup
+	// failures counts how often portals have failed in a row. Only run uses it.
+	failures map[string]int
 }
 
+// unsent is an error of the connection to a receiver. It concerns all portals; others concern one.
+type unsent struct{ error }
+
 func newSink(e *Engine, to syslog.Target) *sink {
-	return &sink{Engine: e, conn: syslog.Conn{Target: to}, scope: scopeOf(to.String()), portals: map[string]bool{}, woken: make(chan struct{}, 1)}
+	return &sink{Engine: e, conn: syslog.Conn{Target: to}, scope: scopeOf(to.String()), portals: map[string]bool{}, aside: map[string]bool{}, failures: map[string]int{}, woken: make(chan struct{}, 1)}
 }
 
 // scopeOf is the scope of the positions of a sink.
@@ -180,10 +189,29 @@ func (s *sink) next() (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for portal := range s.portals {
-		delete(s.portals, portal)
-		return portal, true
+		if delete(s.portals, portal); !s.aside[portal] {
+			return portal, true
+		}
 	}
 	return "", false
+}
+
+// setAside leaves a portal alone for a while, and wakes the sink for it then. Others go on meanwhile.
+func (s *sink) setAside(ctx context.Context, portal string, err error) {
+	tries := s.failures[portal]
+	if s.failures[portal]++; tries == 0 {
+		s.Log.Warn("a syslog sink gets no events of an audit log now, and will", "sink", s.conn.Target.String(), "portal", portal, "error", err)
+	}
+	s.mu.Lock()
+	s.aside[portal] = true
+	s.mu.Unlock()
+	s.retries.Go(func() {
+		_ = s.Rest(ctx, backOff(tries)) // its end is seen
+		s.mu.Lock()
+		delete(s.aside, portal)
+		s.mu.Unlock()
+		s.wake(portal)
+	})
 }
 
 // run sends until ctx ends.
@@ -208,6 +236,7 @@ func (s *sink) run(ctx context.Context) {
 }
 
 func (s *sink) leave(ctx context.Context) {
+	s.retries.Wait()
 	s.conn.Close()
 	if s.lease != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
@@ -216,7 +245,8 @@ func (s *sink) leave(ctx context.Context) {
 	}
 }
 
-// all sends what there is. With a lease that was just taken it looks at all portals.
+// all sends what there is. With a lease that was just taken it looks at all portals. It ends at an error of the
+// connection or the lease; a portal with another one is set aside.
 func (s *sink) all(ctx context.Context) error {
 	if s.lease == nil || s.lease.Context().Err() != nil {
 		held, err := s.Leases.Take(ctx, "audit-log-syslog/"+s.scope)
@@ -235,10 +265,16 @@ func (s *sink) all(ctx context.Context) error {
 		}
 		for more := true; more; {
 			var err error
-			if more, err = s.page(s.lease.Context(), portal); err != nil {
+			if more, err = s.page(s.lease.Context(), portal); err == nil {
+				delete(s.failures, portal)
+				continue
+			}
+			if _, all := errors.AsType[unsent](err); all || s.lease.Context().Err() != nil {
 				s.wake(portal)
 				return err
 			}
+			s.setAside(ctx, portal, err)
+			break
 		}
 	}
 }
@@ -279,7 +315,7 @@ func (s *sink) page(ctx context.Context, portal string) (more bool, err error) {
 		messages = append(messages, syslog.Message(s.Origin, &job.events[i], s.Signer))
 	}
 	if err := s.conn.Send(ctx, messages); err != nil && (s.conn.Target.Network == "tcp" || ctx.Err() != nil) {
-		return false, err
+		return false, unsent{err}
 	}
 	first, last := cloud.EventNumber(job.names[0]), cloud.EventNumber(job.names[len(job.names)-1])
 	if first > done+1 && !lost {

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -31,7 +32,8 @@ func (e *Engine) Stats() Stats {
 }
 
 // Waiting returns how many events are there that their webhooks have not delivered, also while these are
-// switched off, and how many enabled webhooks are inactive.
+// switched off, and how many enabled webhooks are inactive. Of a webhook of which it cannot be read how far it is
+// all events wait that are there, because all will be delivered; if these cannot be counted either, one waits.
 func (e *Engine) Waiting(ctx context.Context) (events, inactive uint64, err error) {
 	err = e.Store.View(ctx, func(r store.Reader) error {
 		events, inactive = 0, 0
@@ -45,11 +47,17 @@ func (e *Engine) Waiting(ctx context.Context) (events, inactive uint64, err erro
 				continue
 			}
 			progress, version, err := progressOf(r, row.Name)
-			if err != nil {
-				return err
-			}
-			position, err := positionOf(r, row.Name)
-			if err != nil {
+			position, failed := positionOf(r, row.Name)
+			switch {
+			case errors.Is(failed, store.ErrUnreadable):
+				events++
+				continue
+			case failed != nil:
+				return failed
+			case errors.Is(err, store.ErrUnreadable):
+				events += position.Last - max(position.First, 1) + 1
+				continue
+			case err != nil:
 				return err
 			}
 			if done := cloud.EventNumber(progress.Cursor); version > 0 && position.Last > done {

@@ -2,6 +2,8 @@ package delivery
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -39,7 +41,8 @@ func (e *Engine) tidy(ctx context.Context) {
 	}
 }
 
-// tidyAll removes the events of all portals that have ended.
+// tidyAll removes the events of all portals that have ended. One of which they cannot be removed holds up no
+// other one.
 func (e *Engine) tidyAll(ctx context.Context, held *lease.Lease) error {
 	var portals []string
 	err := e.Store.View(ctx, func(r store.Reader) error {
@@ -50,8 +53,14 @@ func (e *Engine) tidyAll(ctx context.Context, held *lease.Lease) error {
 		return err
 	})
 	for _, portal := range portals {
-		for more := true; more && err == nil; {
-			more, err = e.tidyPage(ctx, held, portal)
+		for more := true; more; {
+			var failed error
+			if more, failed = e.tidyPage(ctx, held, portal); failed != nil {
+				err, more = errors.Join(err, fmt.Errorf("portal %s: %w", portal, failed)), false
+			}
+			if ctx.Err() != nil {
+				return err
+			}
 		}
 	}
 	return err
