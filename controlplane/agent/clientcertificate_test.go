@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/enrol"
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -23,12 +21,11 @@ import (
 // known by their fingerprints, and the scopes of control planes by what these are called.
 func (cp *controlPlane) certificateOptions(t *testing.T, listed, planes map[string]string) (Options, *recorder) {
 	t.Helper()
-	id := uuid.NewString()
-	cp.tokens.Pinned = func(_ store.Reader, scope, fingerprint string) (string, error) {
+	cp.tokens.Pinned = func(_ store.Reader, scope, fingerprint string) error {
 		if listed[fingerprint] == scope {
-			return id, nil
+			return nil
 		}
-		return "", fault.New(fault.NotFound, "none")
+		return fault.New(fault.NotFound, "none")
 	}
 	cp.enrolment.Plane = func(_ context.Context, named string) (string, error) {
 		if scope, ok := planes[named]; ok {

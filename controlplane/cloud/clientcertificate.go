@@ -51,14 +51,11 @@ var ClientCertificates = rules.Describe(ClientCertificate{}, model.Kind{
 // certificate, nor that its gateways come to the others.
 func listing(controlPlane, fingerprint string) string { return controlPlane + "/" + fingerprint }
 
-// Pinned returns the id of a client certificate at the control plane of a scope, by its fingerprint, or
-// NotFound if that does not list it. Whoever else lists it does not matter.
-func Pinned(r store.Reader, scope, fingerprint string) (id string, err error) {
-	res, err := r.Find(ClientCertificates, "", IndexCert, listing(IDOf(scope), fingerprint))
-	if err != nil {
-		return "", err
-	}
-	return res.Name, nil
+// Pinned returns NotFound if the control plane of a scope does not list the client certificate of a
+// fingerprint. Whoever else lists it does not matter.
+func Pinned(r store.Reader, scope, fingerprint string) error {
+	_, err := r.Find(ClientCertificates, "", IndexCert, listing(IDOf(scope), fingerprint))
+	return err
 }
 
 // clientCertificateText checks a text that must be one certificate and nothing beside it: what else

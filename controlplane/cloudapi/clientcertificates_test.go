@@ -91,8 +91,7 @@ func TestClientCertificates(t *testing.T) {
 // lists reports whether a control plane or group lists a certificate.
 func (f *planeFixture) lists(plane, cert string) bool {
 	err := f.store.View(f.t.Context(), func(r store.Reader) error {
-		_, err := cloud.Pinned(r, cloud.ScopeOf(plane), pemtext.Fingerprint(pemtext.First([]byte(cert)).Bytes))
-		return err
+		return cloud.Pinned(r, cloud.ScopeOf(plane), pemtext.Fingerprint(pemtext.First([]byte(cert)).Bytes))
 	})
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		f.t.Error(err)

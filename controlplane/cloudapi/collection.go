@@ -47,8 +47,9 @@ type Collection struct {
 	At func(*http.Request) admit.Address
 	// Complete, if set, adds what is not stored to a document.
 	Complete func(a *API, res *model.Resource, doc map[string]any) error
-	// Guard, if set, says in the transaction of a change or deletion whether the caller may do it.
-	Guard func(a *API, r *http.Request, reader store.Reader, res *model.Resource) error
+	// Guard, if set, says in the transaction of a change or deletion whether the caller may do it. given
+	// are the members of a change; nil for a deletion.
+	Guard func(a *API, r *http.Request, given map[string]any, reader store.Reader, res *model.Resource) error
 	// Removable, if set, refuses a deletion in its transaction, and says what is in the way.
 	Removable func(reader store.Reader, res *model.Resource) error
 	// Sentences are what clients know of some mistakes, in place of the usual title and detail.
@@ -116,17 +117,17 @@ func (s served) create(w http.ResponseWriter, r *http.Request) {
 
 func (s served) patch(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, http.StatusOK, nil, func(ctx context.Context, a admit.Address, in admit.Input) (admit.Outcome, error) {
-		return s.api.Gate.PatchIf(ctx, a, in, s.guard(r))
+		return s.api.Gate.PatchIf(ctx, a, in, s.guard(r, in.Values))
 	})
 }
 
 // guard is the condition of a change or deletion.
-func (s served) guard(r *http.Request) admit.Condition {
+func (s served) guard(r *http.Request, given map[string]any) admit.Condition {
 	return func(reader store.Reader, res *model.Resource) error {
 		if s.Guard == nil {
 			return nil
 		}
-		return s.Guard(s.api, r, reader, res)
+		return s.Guard(s.api, r, given, reader, res)
 	}
 }
 
@@ -134,7 +135,7 @@ func (s served) guard(r *http.Request) admit.Condition {
 // only this answer shows. What does not exist or may not be changed is said before the body is looked at.
 func (s served) write(w http.ResponseWriter, r *http.Request, status int, once map[string]any, op func(context.Context, admit.Address, admit.Input) (admit.Outcome, error)) {
 	if r.Method == http.MethodPatch {
-		if _, err := s.readIf(r, s.guard(r)); err != nil {
+		if _, err := s.readIf(r, s.guard(r, nil)); err != nil {
 			s.api.fail(w, r, err, s.Collection)
 			return
 		}
@@ -204,7 +205,7 @@ func (s served) readIf(r *http.Request, may admit.Condition) (res *model.Resourc
 
 func (s served) remove(w http.ResponseWriter, r *http.Request) {
 	may := func(reader store.Reader, res *model.Resource) error {
-		err := s.guard(r)(reader, res)
+		err := s.guard(r, nil)(reader, res)
 		if err == nil && s.Removable != nil {
 			err = s.Removable(reader, res)
 		}

@@ -104,7 +104,7 @@ func TestOwnDestination(t *testing.T) {
 		}
 	}
 	const fine, deleted = "200 <nil>/<nil>", "204 <nil>/<nil>"
-	check("eddie", "PATCH", own, `{"endpoint":"https://eddie.example/1"}`, fine)
+	check("eddie", "PATCH", own, `{"endpoint":"https://eddie.example/1","authorization":"Bearer e"}`, fine)
 	for _, enabled := range []string{"true", "false"} {
 		f.must(200, "PATCH", ownHook, fmt.Sprintf(`{"enabled":%s,"audit_log_destination_id":%q}`, enabled, strings.TrimPrefix(own, destinations+"/")))
 		for _, body := range []string{`{"endpoint":"https://eddie.example/2"}`, `{"skip_ssl_verification":true}`, `{"name":"x"}`, `{"log_format":"xml"}`, `{}`} {
@@ -114,7 +114,7 @@ func TestOwnDestination(t *testing.T) {
 		check("eddie", "DELETE", own, "", forbidden)
 		check("admin", "DELETE", own, "", "409 Conflict/The destination is used by the audit log webhook of the control plane itself")
 		check("admin", "PATCH", own, `{"skip_ssl_verification":false}`, fine)
-		check("eddie", "PATCH", other, `{"endpoint":"https://eddie.example/3"}`, fine)
+		check("eddie", "PATCH", other, `{"endpoint":"https://eddie.example/3","authorization":"Bearer e"}`, fine)
 	}
 	if got := f.must(200, "GET", own, "")["endpoint"]; got != "https://eddie.example/1" {
 		t.Error(got)
@@ -132,7 +132,7 @@ func TestOwnDestinationNamedMeanwhile(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPatch, destinations+"/"+id, nil)
 	r = r.WithContext(model.WithActor(r.Context(), model.User("eddie")))
 	at := admit.Address{Kind: cloud.Destinations, Key: id}
-	may := served{f.api, auditDestinations}.guard(r)
+	may := served{f.api, auditDestinations}.guard(r, nil)
 	f.must(200, "PATCH", ownHook, fmt.Sprintf(`{"audit_log_destination_id":%q}`, id))
 	if _, err := f.api.Gate.PatchIf(r.Context(), at, admit.Input{Values: map[string]any{"name": "x"}}, may); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("%v", err)

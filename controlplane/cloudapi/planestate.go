@@ -242,7 +242,10 @@ func pages(r *http.Request) (size, at int, err error) {
 
 // textUnapplied is what is said of problems. Their own texts may name entities of members that the
 // caller may not read.
-const textUnapplied = "some of the configuration is not applied as it is: it is left out, or its last good version is kept"
+const (
+	textRejected  = "the gateway refuses some of the configuration, and has the last one that it took"
+	textUnapplied = "some of the configuration is not applied as it is: it is left out, or its last good version is kept"
+)
 
 func (p planes) node(n nodes.Node, want expectation) node {
 	at := p.api.Now().Unix()
@@ -267,7 +270,11 @@ func (p planes) node(n nodes.Node, want expectation) node {
 		Compatibility: compatibility{State: "COMPATIBILITY_STATE_FULLY_COMPATIBLE"},
 	}
 	for _, rejected := range n.Rejected {
-		out.Compatibility.Issues = append(out.Compatibility.Issues, fmt.Sprintf("%v", rejected))
+		text := fmt.Sprintf("%v", rejected)
+		if want.union {
+			text = textRejected
+		}
+		out.Compatibility.Issues = append(out.Compatibility.Issues, text)
 	}
 	if len(n.Problems) > 0 {
 		out.Compatibility.Issues = append(out.Compatibility.Issues, textUnapplied)
@@ -298,6 +305,8 @@ type expectation struct {
 	// at is when that became so, and revision the one with which it did.
 	at       time.Time
 	revision uint64
+	// union says that it is of several members.
+	union bool
 }
 
 // metBy reports whether a node has all of it. One that is in step has answered what was published;
@@ -321,7 +330,7 @@ func expects(reader store.Reader, plane *model.Resource) (e expectation, err err
 	if err != nil {
 		return e, err
 	}
-	e.at = plane.Created
+	e.at, e.union = plane.Created, plane.Spec.(*cloud.ControlPlane).IsGroup()
 	parts := []string{plane.Name}
 	for _, scope := range src.Scopes() {
 		newest, err := cloud.StandingOf(reader, scope)

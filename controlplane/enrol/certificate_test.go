@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
@@ -34,12 +32,11 @@ type certifiedWorld struct {
 func newCertifiedWorld(t *testing.T) *certifiedWorld {
 	t.Helper()
 	w := &certifiedWorld{world: newWorld(t), listed: map[[2]string]bool{}}
-	id := uuid.NewString()
-	w.Tokens.Pinned = func(_ store.Reader, scope, fingerprint string) (string, error) {
+	w.Tokens.Pinned = func(_ store.Reader, scope, fingerprint string) error {
 		if w.listed[[2]string{scope, fingerprint}] {
-			return id, nil
+			return nil
 		}
-		return "", fault.New(fault.NotFound, "none")
+		return fault.New(fault.NotFound, "none")
 	}
 	known := map[string]string{"default": "default", "team": "scope-1", "scope-1": "scope-1"}
 	w.Plane = func(_ context.Context, named string) (string, error) {

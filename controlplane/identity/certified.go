@@ -13,9 +13,8 @@ import (
 	"github.com/meshgate/meshgate/xds/pemtext"
 )
 
-// Pinned returns the id of a client certificate, by its fingerprint, at a control plane, or NotFound if
-// that control plane does not list it.
-type Pinned func(r store.Reader, controlPlane, fingerprint string) (id string, err error)
+// Pinned returns NotFound if a control plane does not list the client certificate of a fingerprint.
+type Pinned func(r store.Reader, controlPlane, fingerprint string) error
 
 // Shows reports whether what a client shows belongs together: its token, and the client certificate
 // whose key it has proved, nil for none. A token of a certificate is worth nothing without it here,
@@ -34,24 +33,18 @@ func (c *Claims) Shows(cert *x509.Certificate) error {
 
 // Certified issues the token of a gateway instance that has proved the key of a client certificate. It
 // is for the control plane that the gateway asks for, which has to list the certificate, and ends with the
-// listing there. What other control planes list does not matter. Its id is the same each
-// time, so that a revocation reaches all tokens of the node by this certificate. Faults are those of
-// Check, and Invalid for a name that is none.
+// listing there. What other control planes list does not matter. Its id follows from the
+// certificate and the node, so that a revocation reaches all tokens of the node by this certificate,
+// however often it is listed anew, and none by another one. Faults are those of Check, and Invalid for a
+// name that is none.
 func (t *Tokens) Certified(ctx context.Context, cert *x509.Certificate, controlPlane, name string) (string, *Claims, error) {
 	if err := CheckInstance(name); err != nil {
 		return "", nil, err
 	}
 	keys, now := t.keys.Load(), t.now()
 	c := &Claims{ControlPlane: controlPlane, Name: name, Type: typeGateway, Certificate: pemtext.Fingerprint(cert.Raw)}
-	err := t.store.View(ctx, func(r store.Reader) error {
-		id, err := t.pin(r, c)
-		if err != nil {
-			return err
-		}
-		space, err := uuid.Parse(id)
-		c.RegisteredClaims = jwt.RegisteredClaims{ID: uuid.NewSHA1(space, []byte(c.NodeID())).String()}
-		return err
-	})
+	c.RegisteredClaims = jwt.RegisteredClaims{ID: uuid.NewSHA1(uuid.NameSpaceX500, []byte(c.Certificate+" "+c.NodeID())).String()}
+	err := t.store.View(ctx, func(r store.Reader) error { return t.pin(r, c) })
 	if err == nil && (now.Before(cert.NotBefore) || now.After(cert.NotAfter)) {
 		err = c.proven(fault.New(fault.Denied, "the client certificate is good from %s to %s only, and it is %s",
 			cert.NotBefore.UTC().Format(time.RFC3339), cert.NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)))
@@ -71,18 +64,17 @@ func (t *Tokens) confirmed(r store.Reader, c *Claims) error {
 	if c.Certificate == "" {
 		return nil
 	}
-	_, err := t.pin(r, c)
-	return err
+	return t.pin(r, c)
 }
 
 // pin finds the client certificate of a token at its control plane. The refusal is the same whether there
 // is such a control plane or not: anybody can show a certificate, and would learn which there are.
-func (t *Tokens) pin(r store.Reader, c *Claims) (id string, err error) {
+func (t *Tokens) pin(r store.Reader, c *Claims) (err error) {
 	if t.Pinned != nil {
-		id, err = t.Pinned(r, c.ControlPlane, c.Certificate)
+		err = t.Pinned(r, c.ControlPlane, c.Certificate)
 	}
 	if t.Pinned == nil || fault.Is(err, fault.NotFound) {
-		return "", fault.New(fault.Denied, "the control plane that the gateway names (--control-plane) does not list the client certificate with the SHA-256 fingerprint %s", c.Certificate)
+		return fault.New(fault.Denied, "the control plane that the gateway names (--control-plane) does not list the client certificate with the SHA-256 fingerprint %s", c.Certificate)
 	}
-	return id, err
+	return err
 }

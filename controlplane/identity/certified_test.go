@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/identity/identitytest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -19,13 +17,11 @@ import (
 // pins are listed certificates: at which control planes which fingerprints are.
 type pins map[[2]string]bool
 
-var pinID = uuid.NewString()
-
-func (p pins) find(_ store.Reader, controlPlane, fingerprint string) (id string, err error) {
+func (p pins) find(_ store.Reader, controlPlane, fingerprint string) error {
 	if p[[2]string{controlPlane, fingerprint}] {
-		return pinID, nil
+		return nil
 	}
-	return "", fault.New(fault.NotFound, "none")
+	return fault.New(fault.NotFound, "none")
 }
 
 // TestCertified: a token by a client certificate is one of the control plane that lists it, ends with
@@ -56,6 +52,11 @@ func TestCertified(t *testing.T) {
 	}
 	if _, second, err := tokens.Certified(t.Context(), cert, "team", "gx"); err != nil || second.ID == c.ID {
 		t.Errorf("two nodes share an id: %v", err)
+	}
+	next := identitytest.SelfSigned(t, now.Add(-time.Hour), now.Add(time.Hour)).Leaf
+	listed[[2]string{"team", pemtext.Fingerprint(next.Raw)}] = true
+	if _, other, err := tokens.Certified(t.Context(), next, "team", "gw"); err != nil || other.ID == c.ID {
+		t.Errorf("two certificates of a node share an id, so a revocation of one is of both: %v", err)
 	}
 	if _, err := tokens.Renew(t.Context(), again); !fault.Is(err, fault.Denied) {
 		t.Errorf("renewed without the certificate: %v", err)

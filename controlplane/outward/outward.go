@@ -44,9 +44,14 @@ const (
 // the address: whoever chose a name must not learn what it means in this network.
 var ErrNotAllowed = errors.New("the address is not allowed")
 
+// ErrPlain is the error of a request in clear text to an address that no setting names. What it carries
+// could be read on the way.
+var ErrPlain = errors.New("plain HTTP is sent only to networks that audit.allowedNetworks names: use HTTPS")
+
 // Options say where requests may go.
 type Options struct {
-	// Allowed are networks that are allowed although they are private, loopback or reserved.
+	// Allowed are networks that are allowed although they are private, loopback or reserved. Requests
+	// in clear text go nowhere else.
 	Allowed []netip.Prefix
 	// Own reports whether the control plane itself listens at a port of one of the machine's own
 	// addresses. Those are never allowed. It is called for each connection.
@@ -61,55 +66,79 @@ type Options struct {
 
 // Client makes requests to addresses of strangers. It is safe for concurrent use.
 type Client struct {
-	http      *http.Client
-	transport *http.Transport
+	// secure sends over TLS, plain in clear text.
+	secure, plain http.Client
 }
 
 // New returns a client. Close ends it.
-func New(o Options) *Client {
-	dialer := &net.Dialer{Timeout: connectTimeout, Control: o.control(), Resolver: o.Resolver}
-	transport := &http.Transport{
-		// A proxy of the environment would connect for us, to where nobody judges.
-		Proxy:                  nil,
-		DialContext:            dialer.DialContext,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots, InsecureSkipVerify: o.SkipVerify}, //nolint:gosec // the destination asks for it
-		TLSHandshakeTimeout:    connectTimeout,
-		ResponseHeaderTimeout:  Timeout,
-		IdleConnTimeout:        idleTimeout,
-		MaxResponseHeaderBytes: maxHeaders,
-		MaxIdleConns:           maxIdleAll,
-		MaxIdleConnsPerHost:    maxIdle,
-		DisableCompression:     true, // an answer must not become larger than what is read of it
-		ForceAttemptHTTP2:      true,
-	}
-	return &Client{transport: transport, http: &http.Client{
-		Transport:     transport,
+func New(o Options) *Client { return &Client{secure: o.client(o.safe()), plain: o.client(o.named())} }
+
+// client makes requests to addresses that judge finds nothing wrong with.
+func (o *Options) client(judge func(netip.AddrPort) error) http.Client {
+	dialer := &net.Dialer{Timeout: connectTimeout, Control: control(judge), Resolver: o.Resolver}
+	return http.Client{
+		Transport: &http.Transport{
+			// A proxy of the environment would connect for us, to where nobody judges.
+			Proxy:                  nil,
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: o.Roots, InsecureSkipVerify: o.SkipVerify}, //nolint:gosec // the destination asks for it
+			TLSHandshakeTimeout:    connectTimeout,
+			ResponseHeaderTimeout:  Timeout,
+			IdleConnTimeout:        idleTimeout,
+			MaxResponseHeaderBytes: maxHeaders,
+			MaxIdleConns:           maxIdleAll,
+			MaxIdleConnsPerHost:    maxIdle,
+			DisableCompression:     true, // an answer must not become larger than what is read of it
+			ForceAttemptHTTP2:      true,
+		},
 		Timeout:       Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}
 }
 
 // control judges addresses between the resolution of a name and the connection.
-func (o Options) control() func(network, address string, conn syscall.RawConn) error {
-	v4, v6 := split(o.Allowed)
-	guardian := ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))
-	safe := func(at netip.AddrPort) bool {
-		return (o.Own == nil || !o.Own(at)) && !o.reserved(at.Addr()) && guardian.SafeAddrPort(at) == nil
-	}
+func control(judge func(netip.AddrPort) error) func(network, address string, conn syscall.RawConn) error {
 	return func(_, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return ErrNotAllowed
 		}
-		addr := at.Addr().Unmap().WithZone("")
-		for _, in := range inner(addr) {
+		return judge(netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()))
+	}
+}
+
+// safe returns what judges an address in its plain form.
+func (o *Options) safe() func(netip.AddrPort) error {
+	v4, v6 := split(o.Allowed)
+	guardian := ssrf.New(ssrf.WithAnyPort(), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))
+	safe := func(at netip.AddrPort) bool {
+		return (o.Own == nil || !o.Own(at)) && !o.reserved(at.Addr()) && guardian.SafeAddrPort(at) == nil
+	}
+	return func(at netip.AddrPort) error {
+		for _, in := range inner(at.Addr()) {
 			if !safe(netip.AddrPortFrom(in, at.Port())) {
 				return ErrNotAllowed
 			}
 		}
 		// Of what the well-known translation reaches, the address in it says everything.
-		if !nat64.Contains(addr) && !safe(netip.AddrPortFrom(addr, at.Port())) {
+		if !nat64.Contains(at.Addr()) && !safe(at) {
 			return ErrNotAllowed
+		}
+		return nil
+	}
+}
+
+// named returns what judges an address to which a request in clear text goes.
+func (o *Options) named() func(netip.AddrPort) error {
+	safe := o.safe()
+	v4, v6 := split(o.Allowed)
+	networks := slices.Concat(v4, v6)
+	return func(at netip.AddrPort) error {
+		if err := safe(at); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(at.Addr()) }) {
+			return ErrPlain
 		}
 		return nil
 	}
@@ -133,7 +162,11 @@ func split(networks []netip.Prefix) (v4, v6 []netip.Prefix) {
 // Do sends a request and returns the status and the header of the answer. Redirects are not
 // followed. The body of the answer is read up to a bound and thrown away.
 func (c *Client) Do(req *http.Request) (status int, header http.Header, err error) {
-	resp, err := c.http.Do(req)
+	client := &c.plain
+	if req.URL.Scheme == "https" {
+		client = &c.secure
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -144,7 +177,10 @@ func (c *Client) Do(req *http.Request) (status int, header http.Header, err erro
 }
 
 // Close closes idle connections.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.secure.CloseIdleConnections()
+	c.plain.CloseIdleConnections()
+}
 
 // Reason says why a request failed, in one of a few fixed sentences: an error of the network names
 // addresses and ports, which are nobody's business who merely chose a URL.
@@ -159,6 +195,8 @@ func Reason(err error) string {
 		return ""
 	case errors.Is(err, ErrNotAllowed):
 		return ErrNotAllowed.Error()
+	case errors.Is(err, ErrPlain):
+		return ErrPlain.Error()
 	case errors.As(err, &cert):
 		return "the certificate is not trusted"
 	case errors.Is(err, http.ErrSchemeMismatch):

@@ -22,7 +22,27 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // judged returns the verdict about an address without connecting to it.
-func judged(o Options, at string) error { return o.control()("tcp", at, nil) }
+func judged(o Options, at string) error { return control(o.safe())("tcp", at, nil) }
+
+// TestClearText: plain HTTP goes only to networks that are named.
+func TestClearText(t *testing.T) {
+	networks := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::ffff:8.8.8.0/120"), netip.MustParsePrefix("fd00::/8")}
+	for at, want := range map[string]error{
+		"10.1.2.3:80": nil, "8.8.8.8:80": nil, "[fd00::1]:80": nil, "[::ffff:10.1.2.3]:80": nil,
+		"1.1.1.1:80": ErrPlain, "[2606:4700::1111]:80": ErrPlain, "[64:ff9b::808:808]:80": ErrPlain,
+		"127.0.0.1:80": ErrNotAllowed, "192.168.1.1:80": ErrNotAllowed, "[fd00:ec2::254]:80": ErrNotAllowed,
+	} {
+		o := Options{Allowed: networks}
+		if err := control(o.named())("tcp", at, nil); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", at, err, want)
+		}
+	}
+	c := New(Options{Resolver: &net.Resolver{PreferGo: true}})
+	defer c.Close()
+	if _, err := get(t, c, "http://1.1.1.1/"); !errors.Is(err, ErrPlain) || Reason(err) != ErrPlain.Error() {
+		t.Errorf("plain HTTP to an address that nobody names: %v", err)
+	}
+}
 
 // TestForbiddenAddresses: nothing that is only this machine's, or only its network's, can be reached.
 func TestForbiddenAddresses(t *testing.T) {
@@ -289,8 +309,10 @@ func TestNoProxyOfTheEnvironment(t *testing.T) {
 	defer proxy.Close()
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
-	if p := New(Options{}).transport.Proxy; p != nil { // the environment is read once for each process
-		t.Error("the client has a proxy")
+	for _, c := range []*http.Client{&New(Options{}).secure, &New(Options{}).plain} {
+		if c.Transport.(*http.Transport).Proxy != nil { // the environment is read once for each process
+			t.Error("the client has a proxy")
+		}
 	}
 	if _, err := get(t, client(t, Options{Allowed: loopback, Resolver: resolver(t, []string{"127.0.0.2"})}), "http://receiver.example:1"); err == nil {
 		t.Error("somebody answered")
