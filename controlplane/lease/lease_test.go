@@ -101,7 +101,7 @@ func TestHolderThatCannotRenew(t *testing.T) {
 					a.slow = slow
 					next := make(chan *Lease)
 					go func() {
-						time.Sleep(1) // the first has written, and may not know it yet
+						time.Sleep(time.Nanosecond) // the first has written, and may not know it yet
 						l, _ := second.Take(t.Context(), "x")
 						next <- l
 					}()
