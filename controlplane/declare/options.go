@@ -69,7 +69,7 @@ func (o *options) connection(f *pflag.FlagSet) {
 
 // toGateway adds the flags that say which gateway.
 func (o *options) toGateway(f *pflag.FlagSet) {
-	f.StringVar(&o.gatewayAddr, flagGatewayAddr, gatewayAddr, "`URL` of the administration API")
+	f.StringVar(&o.gatewayAddr, flagGatewayAddr, gatewayAddr, "`URL` of the admin API")
 	f.StringVarP(&o.workspace, flagWorkspace, "w", "", "`name` of the workspace: there is only default")
 	f.StringVar(&o.cloudAddr, flagCloudAddr, cloudAddr, "`URL` of the cloud API")
 	f.StringVar(&o.cloudToken, flagCloudToken, "", "personal access `token`; not seen by others in a file")
