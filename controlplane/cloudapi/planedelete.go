@@ -31,8 +31,9 @@ func (p planes) remove(w http.ResponseWriter, r *http.Request) {
 	err := p.view(r, func(store.Reader, *model.Resource) error { return nil })
 	begun := false
 	if err == nil {
-		if err = p.delete(r.Context(), id); errors.Is(err, errBatch) {
-			err = p.end(r.Context(), id)
+		connected := p.connected(cloud.ScopeOf(id)) // ahead of the transactions, which keep others from writing
+		if err = p.delete(r.Context(), id, connected); errors.Is(err, errBatch) {
+			err = p.end(r.Context(), id, connected)
 			begun = err == nil
 		}
 	}
@@ -50,9 +51,9 @@ func (p planes) remove(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// removable refuses, in the transaction of a deletion, what is still needed. What is deleted in part
-// already is not.
-func (p planes) removable(tx store.Tx, id string) (*model.Resource, error) {
+// removable refuses, in the transaction of a deletion, what is still needed: a control plane has so many
+// connected gateways. What is deleted in part already is not.
+func (p planes) removable(tx store.Tx, id string, connected int) (*model.Resource, error) {
 	plane, err := tx.Get(cloud.ControlPlanes, "", id)
 	if err != nil || plane.Spec.(*cloud.ControlPlane).Ending {
 		return plane, err
@@ -60,7 +61,7 @@ func (p planes) removable(tx store.Tx, id string) (*model.Resource, error) {
 	if id == cloud.DefaultID {
 		return nil, conflicting("The first control plane cannot be deleted")
 	}
-	if n := p.connected(cloud.ScopeOf(id)); n > 0 {
+	if connected > 0 {
 		return nil, conflicting("The control plane has connected data plane nodes")
 	}
 	groups, err := tx.List(cloud.Groups, store.Query{Index: cloud.IndexMembers, Value: id})
@@ -71,9 +72,9 @@ func (p planes) removable(tx store.Tx, id string) (*model.Resource, error) {
 }
 
 // end marks a control plane as one that is being deleted.
-func (p planes) end(ctx context.Context, id string) error {
+func (p planes) end(ctx context.Context, id string, connected int) error {
 	_, err := p.api.Gate.Write(ctx, model.Config, func(tx store.Tx) error {
-		plane, err := p.removable(tx, id)
+		plane, err := p.removable(tx, id, connected)
 		if err != nil || plane.Spec.(*cloud.ControlPlane).Ending {
 			return err
 		}
@@ -116,9 +117,9 @@ func scoped(all []*model.Kind) []*model.Kind {
 }
 
 // delete deletes a control plane of which at most a batch is left.
-func (p planes) delete(ctx context.Context, id string) error {
+func (p planes) delete(ctx context.Context, id string, connected int) error {
 	_, err := p.api.Gate.Write(ctx, model.Config, func(tx store.Tx) error {
-		_, err := p.removable(tx, id)
+		_, err := p.removable(tx, id, connected)
 		if err == nil {
 			err = empty(tx, scoped(p.api.Gate.Kinds()), cloud.ScopeOf(id))
 		}
@@ -135,7 +136,7 @@ func (p planes) rest(ctx context.Context, id string) error {
 	for {
 		err := p.thin(ctx, cloud.ScopeOf(id))
 		if err == nil {
-			err = p.delete(ctx, id)
+			err = p.delete(ctx, id, 0) // what has begun is not refused
 		}
 		switch {
 		case fault.Is(err, fault.NotFound):

@@ -18,6 +18,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
 
 // quiet is how long changes are collected before they are written, so that a deployment of many
@@ -61,9 +62,17 @@ type Keeper struct {
 	log       *slog.Logger
 
 	meshes map[string]*counted
+	// retries are the ingresses that could not be written, which are left alone for a while each.
+	retries map[string]retry
 	// services are those of all meshes, valid unless stale is set.
 	services []mesh.AvailableService
 	stale    bool
+}
+
+// retry is when an ingress is written again, and the pause after that.
+type retry struct {
+	at    time.Time
+	pause time.Duration
 }
 
 // counted are the services of a mesh, with the states that they were counted in.
@@ -79,7 +88,7 @@ type service struct {
 
 // New returns a keeper. Run does the work.
 func New(views *view.Views, documents Documents, log *slog.Logger) *Keeper {
-	return &Keeper{views: views, documents: documents, log: log, meshes: map[string]*counted{}}
+	return &Keeper{views: views, documents: documents, log: log, meshes: map[string]*counted{}, retries: map[string]retry{}}
 }
 
 // Run writes what differs until ctx ends, and returns the error of ctx.
@@ -94,35 +103,39 @@ func (k *Keeper) Run(ctx context.Context) error {
 	defer sub.Close()
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
-	pause := firstRetry
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
 		}
-		if err := k.write(ctx, scope.State()); err != nil {
-			k.log.Error("the services that other zones can reach could not be stored", "retry_in", pause.String(), "error", err)
-			timer.Reset(pause)
-			pause = min(2*pause, lastRetry)
-			continue
+		var again <-chan time.Time
+		if next := k.write(ctx, scope.State()); !next.IsZero() {
+			again = time.After(time.Until(next))
 		}
-		pause = firstRetry
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-wake:
+			timer.Reset(quiet)
+		case <-again:
+			timer.Reset(0)
 		}
-		timer.Reset(quiet)
 	}
 }
 
-// write stores the services at every ingress of the zone that has others.
-func (k *Keeper) write(ctx context.Context, z *view.Zone) error {
+// write stores the services at every ingress of the zone that has others. It returns when one that could not be
+// written is to be written again; zero if there is none. Such a one holds up no other.
+func (k *Keeper) write(ctx context.Context, z *view.Zone) (next time.Time) {
 	k.count(z)
-	var all []error
+	retries := map[string]retry{}
 	for name, e := range z.Ingresses() {
 		if same(e.Spec.AvailableServices, k.services) {
+			continue
+		}
+		last, failed := k.retries[name]
+		if failed && time.Now().Before(last.at) {
+			retries[name] = last
 			continue
 		}
 		spec := *e.Spec
@@ -134,10 +147,16 @@ func (k *Keeper) write(ctx context.Context, z *view.Zone) error {
 			return nil
 		})
 		if err != nil && !errors.Is(err, errMoved) && !fault.Is(err, fault.NotFound) {
-			all = append(all, err)
+			pause := max(last.pause, firstRetry)
+			k.log.Error("the services that other zones can reach could not be stored", "ingress", name, "retry_in", pause.String(), "error", err)
+			retries[name] = retry{time.Now().Add(pause), min(2*pause, lastRetry)}
 		}
 	}
-	return errors.Join(all...)
+	k.retries = retries
+	for _, r := range retries {
+		next = alarm.Sooner(next, r.at)
+	}
+	return next
 }
 
 var errMoved = errors.New("the ingress was written meanwhile")
