@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/view"
 )
 
@@ -33,11 +32,11 @@ func (f *following[S]) reach(ctx context.Context, revision uint64) error {
 }
 
 // read implements plane.
-func (f *following[S]) read(r store.Reader, into *Base) {
+func (f *following[S]) read(d view.Draft, into *Base) {
 	if _, known := into.states[f.scope]; known {
 		return
 	}
-	if state, err := f.scope.Read(r); err == nil {
+	if state, err := f.scope.Read(d.Reader); err == nil {
 		into.states[f.scope] = state
 	}
 }

@@ -156,7 +156,7 @@ func (l *Loop) Reached(ctx context.Context, revision uint64, scopes []string) er
 func (l *Loop) ReadBase(d view.Draft, scopes []string) *Base {
 	b := &Base{states: map[any]any{}}
 	for _, p := range l.seenBy(scopes) {
-		p.read(d.Reader, b)
+		p.read(d, b)
 	}
 	return b
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -53,9 +52,9 @@ type plane interface {
 	due() time.Time
 	// reach waits until the view shows a revision, or cannot be read. The error is that of ctx.
 	reach(ctx context.Context, revision uint64) error
-	// read reads what the view would show, unless that is there already. What cannot be read is
-	// left out.
-	read(r store.Reader, into *Base)
+	// read reads what the view shows where a transaction begins, unless that is there already. What
+	// cannot be read is left out.
+	read(d view.Draft, into *Base)
 	// imagine returns what a transaction makes of the scope, nil if it makes nothing of it. ok is
 	// false if a view does not show the state on which the transaction is based.
 	imagine(l *Loop, base *Base, d view.Draft) (i imagined, ok bool)

@@ -61,7 +61,7 @@ var layers = map[string]string{
 	"xds/plan/passing": "controlplane/mesh controlplane/view xds/plan xds/plan/sidecar xds/resource",
 	"xds/plan/ingress": "controlplane/mesh controlplane/view xds/plan/passing",
 	// It makes a zone for tests.
-	"xds/plan/passing/passingtest": "controlplane/mesh controlplane/model controlplane/store controlplane/store/memstore controlplane/view e2e/golden xds/plan xds/plan/plantest xds/resource",
+	"xds/plan/passing/passingtest": "controlplane/mesh controlplane/model controlplane/store controlplane/store/memstore controlplane/store/storetest controlplane/view e2e/golden xds/plan xds/plan/plantest xds/resource",
 	"xds/plan/egress":              "controlplane/mesh controlplane/view xds/plan xds/plan/passing xds/plan/sidecar xds/policy xds/resource",
 	"xds/plan/plantest":            "filter/contract xds/machine xds/resource",
 	"xds/draft":                    "controlplane/mesh xds/plan",
@@ -150,7 +150,7 @@ var layers = map[string]string{
 	"controlplane/census":            "controlplane/fault controlplane/insight controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/changes":           "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/admit":             "controlplane/changes controlplane/fault controlplane/model controlplane/scopes controlplane/store",
-	"controlplane/nodes":             "controlplane/fault controlplane/health controlplane/insight xds/resource xds/server xds/snapshot",
+	"controlplane/nodes":             "controlplane/fault controlplane/health controlplane/insight controlplane/mesh xds/resource xds/server xds/snapshot",
 	"controlplane/nodes/nodestest":   "controlplane/fault controlplane/insight controlplane/nodes",
 	"controlplane/admit/admittest":   "controlplane/store xds/pemtext",
 	"controlplane/identity":          "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/pemtext",
@@ -165,8 +165,8 @@ var layers = map[string]string{
 	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/scopes controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/egress xds/plan/ingress xds/plan/passing xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext xds/alarm",
 
 	// What writes would do: it stands above both that which writes and that which plans.
-	"controlplane/dryrun":            "controlplane/access controlplane/addresses controlplane/admit controlplane/changes controlplane/fault controlplane/insight controlplane/mesh controlplane/model controlplane/nodes controlplane/publish controlplane/store controlplane/turns controlplane/view inspect xds/resource",
-	"controlplane/dryrun/dryruntest": "controlplane/dryrun controlplane/model controlplane/publish controlplane/store controlplane/turns controlplane/view xds/plan/edge xds/policy/all xds/snapshot",
+	"controlplane/dryrun":            "controlplane/access controlplane/addresses controlplane/admit controlplane/changes controlplane/fault controlplane/mesh controlplane/model controlplane/nodes controlplane/publish controlplane/store controlplane/turns controlplane/view inspect xds/resource",
+	"controlplane/dryrun/dryruntest": "controlplane/dryrun controlplane/model controlplane/publish controlplane/store controlplane/turns controlplane/view xds/plan/edge xds/plan/sidecar xds/policy/all xds/snapshot",
 
 	// What answers requests.
 	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/scopes controlplane/store controlplane/store/recall controlplane/turns filter/contract",
