@@ -329,9 +329,14 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	encrypted := func(ln net.Listener, cert *reread[tls.Certificate]) net.Listener {
 		return httpkit.Handshaken(ln, cp.usersTLS(cert), cp.Log)
 	}
+	var serving sync.WaitGroup
 	serveWith := func(l httpkit.Limits, name string, h http.Handler, ln net.Listener) {
 		server := httpkit.NewServer(name, cp.traced(name, h), cp.Log, l, cp.meters.requests)
-		g.Go(func() error { return ended(ctx, name, server.Serve(ctx, ln)) })
+		serving.Add(1)
+		g.Go(func() error {
+			defer serving.Done()
+			return ended(ctx, name, server.Serve(ctx, ln))
+		})
 	}
 	serve := func(name string, h http.Handler, ln net.Listener) { serveWith(httpkit.Limits{}, name, h, ln) }
 	serveWith(httpkit.Limits{IdleTimeout: gatewayIdle, Anonymous: true}, "data_plane", cp.dataPlane(), httpLn)
@@ -345,7 +350,12 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	serveWith(users, "mesh_tls", meshAPI, encrypted(cp.ports.meshTLS, cp.meshCert))
 	cp.serveCloud(func(name string, h http.Handler, ln net.Listener) { serveWith(users, name, h, ln) }, encrypted(cp.ports.cloudTLS, nil))
 	g.Go(func() error { return ended(ctx, "delivery of audit logs", cp.cloud.engine.Run(ctx)) })
-	g.Go(func() error { return ended(ctx, "audit log of the control plane", cp.cloud.trail.Run(ctx)) })
+	g.Go(func() error {
+		// Requests that run at the end may still be refused, so it ends after all servers.
+		refusing, last := outliving(ctx, serving.Wait)
+		defer last()
+		return ended(ctx, "audit log of the control plane", cp.cloud.trail.Run(refusing))
+	})
 	cp.ready.serving.Store(true)
 	cp.Log.Info("control plane is up", "data_plane", port(cp.ports.data), "admin", port(cp.ports.admin),
 		"mesh", port(cp.ports.mesh), "mesh_tls", port(cp.ports.meshTLS), "cloud", port(cp.ports.cloud), "cloud_tls", port(cp.ports.cloudTLS), "diagnostics", port(cp.ports.diagnostics), "state_dir", cp.cfg.StateDir)
@@ -463,6 +473,16 @@ func ended(ctx context.Context, name string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", name, err)
+}
+
+// outliving returns a context that ends once ctx has ended and over has returned.
+func outliving(ctx context.Context, over func()) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		over()
+		cancel()
+	})
+	return longer, cancel
 }
 
 // WaitReady returns when everything is up, the gateway included.
