@@ -58,6 +58,9 @@ var withSecrets = []struct {
 	{mesh.GlobalSecrets, `{"data":"$B"}`},
 	{cloud.AccessTokens, `{"name":"shown","role":"viewer","control_planes":["shown"],"digest":"$S"}`},
 	{cloud.Destinations, `{"name":"shown","endpoint":"https://shown/","authorization":"$S","log_format":"json"}`},
+	{cloud.Portals, `{"name":"shown","slug":"shown"}`},
+	{cloud.Developers, `{"portal":"$ID","email":"shown@shown","full_name":"shown","status":"approved"}`},
+	{cloud.Passwords, `{"developer":"$ID","hash":"$S"}`},
 	{identity.Keys, `{"key":"$B","certificate":"$B","id":"shown"}`},
 }
 

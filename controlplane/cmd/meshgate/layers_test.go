@@ -161,7 +161,7 @@ var layers = map[string]string{
 	"controlplane/revoke/embedded":       "",
 	"controlplane/crossings":             "controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view xds/selection",
 	"controlplane/addresses":             "controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view xds/selection",
-	"controlplane/zones":                 "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view",
+	"controlplane/zones":                 "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store controlplane/view xds/alarm",
 	"controlplane/publish":               "controlplane/fault controlplane/mesh controlplane/model controlplane/scopes controlplane/view xds/accesslog xds/plan xds/plan/edge xds/plan/egress xds/plan/ingress xds/plan/passing xds/plan/sidecar xds/policy xds/resource xds/snapshot xds/pemtext xds/alarm",
 
 	// What writes would do: it stands above both that which writes and that which plans.
