@@ -101,7 +101,7 @@ smoke: build ## every benchmark and bench program once, at its smallest, and som
 	@.ci/smoke
 
 bench: build ## figures for docs/performance.md
-	@go test -run '^$$' -bench . -benchmem ./filter/... ./controlplane/... ./xds/...
+	@go test -run '^$$' -bench . -benchmem ./filter/... ./controlplane/... ./inspect/... ./xds/...
 	@e2e/bench/run
 
 bench-fleet: build ## the control plane under N proxies (N, SERVICES, OUTBOUNDS, FLEET_FLAGS)

@@ -338,11 +338,14 @@ func expects(reader store.Reader, plane *model.Resource) (e expectation, err err
 			return e, err
 		}
 		var revision uint64
+		var at time.Time
 		if newest != nil {
-			revision = newest.Revision
-			e.since(latest(newest.Created, newest.Modified), revision)
+			revision, at = newest.Revision, latest(newest.Created, newest.Modified)
+			e.since(at, revision)
 		}
-		parts = append(parts, scope, fmt.Sprint(revision))
+		// A store that was restored from a backup counts on from its revision, so one number may
+		// stand for two changes. These have different times.
+		parts = append(parts, scope, fmt.Sprint(revision), fmt.Sprint(at.UnixNano()))
 	}
 	row, err := reader.Get(cloud.Groups, "", plane.Name)
 	switch {
