@@ -66,7 +66,7 @@ func (p *fakeProgress) hook(list *[]func()) func() {
 
 func (p *fakeProgress) Confirmed(ctx context.Context, meshName string, revision uint64, others bool) error {
 	p.hook(&p.onConfirmed)()
-	return p.await(ctx, func() bool { return p.answered(meshName, revision) && !(others && p.still) })
+	return p.await(ctx, func() bool { return p.answered(meshName, revision) && (!others || !p.still) })
 }
 
 func (p *fakeProgress) Unrefused(ctx context.Context, meshName string, revision uint64) error {

@@ -160,7 +160,23 @@ func TestGatewayByTheSameEdits(t *testing.T) {
 		if a.GetPerConnectionBufferLimitBytes().GetValue() != 32<<10 || b.PerConnectionBufferLimitBytes != nil {
 			t.Errorf("connections to %s hold %v of a gateway and %v of a sidecar", name, a.GetPerConnectionBufferLimitBytes(), b.GetPerConnectionBufferLimitBytes())
 		}
-		if a.PerConnectionBufferLimitBytes = nil; !proto.Equal(a, b) {
+		window := func(c *clusterv3.Cluster) (*wrapperspb.UInt32Value, *upstreamsv3.HttpProtocolOptions) {
+			options := new(upstreamsv3.HttpProtocolOptions)
+			if err := c.GetTypedExtensionProtocolOptions()[httpOptions].UnmarshalTo(options); err != nil {
+				t.Fatal(err)
+			}
+			return options.GetExplicitHttpConfig().GetHttp2ProtocolOptions().GetInitialStreamWindowSize(), options
+		}
+		held, options := window(a)
+		if other, _ := window(b); held.GetValue() != 64<<10 || other != nil {
+			t.Errorf("streams to %s hold %v of a gateway and %v of a sidecar", name, held, other)
+		}
+		a.PerConnectionBufferLimitBytes, options.GetExplicitHttpConfig().GetHttp2ProtocolOptions().InitialStreamWindowSize = nil, nil
+		packed, err := anypb.New(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.TypedExtensionProtocolOptions[httpOptions] = packed; !proto.Equal(a, b) {
 			t.Errorf("the cluster of %s is %v, of a sidecar %v", name, a, b)
 		}
 	}

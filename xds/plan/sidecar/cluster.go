@@ -84,6 +84,12 @@ func (p *Planner) cluster(k clusterKey) (*resource.Resource, error) {
 		// Who reads slowly must not have the proxy hold a megabyte of answers, Envoy's default.
 		d.Proto.PerConnectionBufferLimitBytes = wrapperspb.UInt32(plan.ConnectionBuffer)
 	}
+	if h2 := d.HTTP.GetExplicitHttpConfig().GetHttp2ProtocolOptions(); k.strangers && h2 != nil {
+		// The limit above is none for a stream of HTTP/2, of which the window says how much is held: 16 MiB
+		// are Envoy's default. The window of the connection stays large, because all clients share the
+		// connection, and those who do not read must not stop the others.
+		h2.InitialStreamWindowSize = wrapperspb.UInt32(plan.StreamWindow)
+	}
 	if err := p.edit(k.selections, func(e *edits, s *chosen) error { return e.cluster(d, s) }); err != nil {
 		return nil, err
 	}
