@@ -40,7 +40,7 @@ func TestWhatReceiversAreTold(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "events"), []byte(events), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail\n"+script)
+		c := exec.CommandContext(t.Context(), "sh", "-c", "set -eu\n"+script)
 		c.Dir, c.Env = dir, append(os.Environ(), "CLOUD="+server.URL)
 		out, err := c.CombinedOutput()
 		return string(out), err

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"strings"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -20,7 +21,7 @@ const DefaultID = "00000000-0000-4000-8000-000000000000"
 // ControlPlane is a control plane of gateways: a set of entities, or a group of such sets.
 // Source: requirement "Control plane".
 type ControlPlane struct {
-	Name        string `json:"name" jsonschema_extras:"x-unique=true,x-check=name,x-chars=2..256"`
+	Name        string `json:"name" jsonschema_extras:"x-unique=true,x-check=control-plane-name,x-chars=2..256"`
 	Description string `json:"description,omitempty" jsonschema_extras:"x-chars=1..2048"`
 	// ClusterType is as its creator has spelled it.
 	ClusterType  string            `json:"cluster_type" jsonschema:"enum=CLUSTER_TYPE_HYBRID,enum=CLUSTER_TYPE_CONTROL_PLANE,enum=CLUSTER_TYPE_CONTROL_PLANE_GROUP,default=CLUSTER_TYPE_HYBRID"`
@@ -87,3 +88,12 @@ const (
 	MaxGroups  = 5
 	MaxAtOnce  = 50
 )
+
+// planeNameText checks the name of a control plane. Gateways name theirs by its id or its name, and whoever
+// takes the id of a deleted one as a name would get its gateways.
+func planeNameText(v any) string {
+	if model.IsUUID(strings.ToLower(v.(string))) {
+		return "must not be a UUID: that is the form of ids"
+	}
+	return nameText(v)
+}

@@ -18,7 +18,10 @@ var rules = &model.Rules{Checks: map[string]func(any) string{
 	"endpoint":   endpointText,
 	"credential": credentialText,
 	"name":       nameText,
-	"time":       TimeText,
+
+	"control-plane-name": planeNameText,
+
+	"time": TimeText,
 
 	"labels": labelsText,
 

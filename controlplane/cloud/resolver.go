@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -101,7 +102,7 @@ func Named(r store.Reader, text string) (*model.Resource, error) {
 		text = DefaultID
 	}
 	res, err := r.Get(ControlPlanes, "", text)
-	if fault.Is(err, fault.NotFound) {
+	if fault.Is(err, fault.NotFound) && !model.IsUUID(strings.ToLower(text)) { // one that is stored may have had such a name
 		res, err = r.Find(ControlPlanes, "", IndexName, text)
 	}
 	if fault.Is(err, fault.NotFound) {

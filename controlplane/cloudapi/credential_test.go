@@ -3,7 +3,7 @@ package cloudapi
 import "testing"
 
 // TestStoredCredential: who may change destinations, but is no administrator, leads the stored credential to
-// nobody else: to no other host or port, not in clear text, and to nobody with any certificate.
+// nobody else: to no other endpoint, however alike it looks, and to nobody with any certificate.
 func TestStoredCredential(t *testing.T) {
 	f := setup(t)
 	at := destinations + "/" + f.created("siem")
@@ -14,7 +14,9 @@ func TestStoredCredential(t *testing.T) {
 		{"eddie", `{"endpoint":"http://siem.example/in"}`, forbidden},
 		{"eddie", `{"endpoint":"https://siem.example.eddie.example/in"}`, forbidden},
 		{"eddie", `{"skip_ssl_verification":true}`, forbidden},
-		{"eddie", `{"endpoint":"https://SIEM.example/elsewhere?x=y","name":"new"}`, fine},
+		{"eddie", `{"endpoint":"https://siem.example/elsewhere"}`, forbidden},
+		{"eddie", `{"endpoint":"https://sİem.example/in"}`, forbidden},
+		{"eddie", `{"endpoint":"https://siem.example/in","name":"new"}`, fine},
 		{"eddie", `{"skip_ssl_verification":false,"log_format":"json"}`, fine},
 		{"eddie", `{"endpoint":"https://eddie.example/in","authorization":"Bearer own","skip_ssl_verification":true}`, fine},
 		{"eddie", `{"skip_ssl_verification":true}`, fine}, // it is so already

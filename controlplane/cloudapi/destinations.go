@@ -3,7 +3,6 @@ package cloudapi
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/access"
@@ -30,7 +29,7 @@ var blank = sentence{title: titleBad, detail: "Required field missing", reason: 
 // change where it leads could switch it off unseen, or read it. Nor do they while its end waits for the receiver
 // that it is for: the log is off, so nobody would hear of that change.
 func guardDestination(a *API, r *http.Request, given map[string]any, reader store.Reader, res *model.Resource) error {
-	if err := a.mayRead(r, given, res.Spec.(*cloud.Destination)); err != nil {
+	if err := a.keepsCredential(r, given, res.Spec.(*cloud.Destination)); err != nil {
 		return err
 	}
 	own, err := hookedIn(reader, cloud.ControlPlaneLog)
@@ -44,21 +43,21 @@ func guardDestination(a *API, r *http.Request, given map[string]any, reader stor
 	}); err != nil {
 		return err
 	}
-	if own.hook.Destination == res.Name && !own.hook.Enabled && own.ended() != nil {
+	// One that cannot be read names no destination, and is mended by a webhook that does.
+	if own.hook.Destination == res.Name && !own.hook.Enabled && own.mustHaveEnded() != nil {
 		return conflict("The last events of the audit log are not delivered to this destination yet; switch the log on to change it, or wait: they are given up after seven days")
 	}
 	return nil
 }
 
-// mayRead refuses a change by which the stored credential would be sent to somebody else: to another host,
-// in clear text or without a check of the certificate. Nobody reads it, and who could lead it elsewhere
-// would. So whoever does not give it anew must be an administrator.
-func (a *API) mayRead(r *http.Request, given map[string]any, was *cloud.Destination) error {
+// keepsCredential refuses a change by which the stored credential would be sent to somebody else: with
+// another endpoint, or without a check of the certificate. Nobody reads it, and who could lead it elsewhere
+// would. So whoever does not give it anew must be an administrator. Every other text is another endpoint: of
+// one host there may be several tenants, and one name has many spellings.
+func (a *API) keepsCredential(r *http.Request, given map[string]any, was *cloud.Destination) error {
 	_, anew := given["authorization"]
-	leads := false
-	if to, ok := given["endpoint"].(string); ok {
-		leads = origin(to) != origin(was.Endpoint)
-	}
+	endpoint, elsewhere := given["endpoint"]
+	leads := elsewhere && endpoint != was.Endpoint
 	if skip, ok := given["skip_ssl_verification"]; ok {
 		leads = leads || fmt.Sprint(skip) != "false" && !was.SkipSSLVerification
 	}
@@ -68,15 +67,6 @@ func (a *API) mayRead(r *http.Request, given map[string]any, was *cloud.Destinat
 	return httpkit.Permit(a.Rules, r, access.Administrator, access.Scope{}, func(model.Actor) string {
 		return "the stored authorization would be sent elsewhere: give authorization again"
 	})
-}
-
-// origin is where a URL leads, however it is spelled.
-func origin(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return text // it is refused
-	}
-	return u.Scheme + "://" + strings.ToLower(u.Host)
 }
 
 // namedUsers bounds the users of a destination that a refusal names.

@@ -122,6 +122,11 @@ func TestSpoiltWebhook(t *testing.T) {
 	if got := told(f.do("DELETE", ownHook, "")); got != "409 Conflict/The audit log webhook cannot be read; give it a destination first" {
 		t.Error(got)
 	}
+	for _, body := range []string{`{"enabled":false}`, `{"enabled":true}`, `{}`} {
+		if got := told(f.do("PATCH", ownHook, body)); got != "409 Conflict/The audit log webhook cannot be read; give it a destination first" {
+			t.Errorf("%s: %s", body, got)
+		}
+	}
 	if got := told(f.as("eddie", "PATCH", destinations+"/"+a, `{"name":"x"}`)); got != "403 Forbidden/You do not have permission to perform this action" {
 		t.Error(got)
 	}

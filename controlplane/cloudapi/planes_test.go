@@ -221,6 +221,7 @@ func TestControlPlaneRefusals(t *testing.T) {
 		{"POST", "", `{"name":"` + strings.Repeat("é", 257) + `"}`, 400, "at most 256 characters"},
 		{"POST", "", `{"name":"ab","cluster_type":"CLUSTER_TYPE_X"}`, 400, "cluster_type"},
 		{"POST", "", `{"name":"ab","id":"10000000-0000-4000-8000-000000000000"}`, 400, "property id should not exist"},
+		{"POST", "", `{"name":"10000000-0000-4000-8000-00000000000A"}`, 400, "must not be a UUID"},
 		{"POST", "", `{"name":"ab","colour":1}`, 400, "property colour should not exist"},
 		{"POST", "", `{"name":"ab","description":"` + strings.Repeat("d", 2049) + `"}`, 400, "description"},
 		{"POST", "", `{"name":"ab","labels":{"mesh-x":"y"}}`, 400, "must not start with"},

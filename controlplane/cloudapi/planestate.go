@@ -240,8 +240,8 @@ func pages(r *http.Request) (size, at int, err error) {
 	return size, at, err
 }
 
-// textUnapplied is what is said of problems. Their own texts may name entities of members that the
-// caller may not read.
+// These are said of nodes in place of texts that may name entities of members that the caller may not read:
+// of what the gateways of groups refuse, and of what is not applied.
 const (
 	textRejected  = "the gateway refuses some of the configuration, and has the last one that it took"
 	textUnapplied = "some of the configuration is not applied as it is: it is left out, or its last good version is kept"

@@ -174,12 +174,15 @@ func (a hooks) patchWebhook(w http.ResponseWriter, r *http.Request) {
 			if err != nil && !unread {
 				return err
 			}
+			if unread && a.own && given.Destination == "" {
+				return errNoReceiver // who switches the log off would be heard by nobody
+			}
 			was := h.hook
 			if err := given.apply(tx, &h.hook); err != nil || h.hook == was && !unread {
 				return err
 			}
 			if a.own && was.Destination != h.hook.Destination && !was.Enabled {
-				if err := h.ended(); err != nil {
+				if err := h.mustHaveEnded(); err != nil {
 					return err
 				}
 			}
@@ -226,14 +229,17 @@ func (a hooks) removeWebhook(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// errNoReceiver refuses to end a log of which nobody knows the receiver. It may be on, and somebody should
+// hear that it is not.
+var errNoReceiver = conflict("The audit log webhook cannot be read; give it a destination first")
+
 // empty removes the webhook that a request is about.
 func (a hooks) empty(r *http.Request) error {
 	_, err := a.Gate.Write(r.Context(), model.Config, func(tx store.Tx) error {
 		h, err := a.in(tx, r)
 		if unreadHook(err) {
 			if err = nil; a.own {
-				// It may be on, and nobody knows who should hear that it is not.
-				err = conflict("The audit log webhook cannot be read; give it a destination first")
+				err = errNoReceiver
 			}
 		}
 		if err == nil && h.hook.Enabled && a.own {
@@ -241,7 +247,7 @@ func (a hooks) empty(r *http.Request) error {
 			err = conflict("The audit log webhook is enabled; disable it first")
 		}
 		if err == nil && a.own {
-			err = h.ended()
+			err = h.mustHaveEnded()
 		}
 		if err != nil {
 			return err
@@ -251,9 +257,10 @@ func (a hooks) empty(r *http.Request) error {
 	return err
 }
 
-// ended refuses what would keep the end of a log that is off, which says who has switched it off, from the
-// receiver that it is for. One that is on may go elsewhere, with its past and what is to come. A dead receiver holds up nobody for ever: what is not delivered ends, too.
-func (h hooked) ended() error {
+// mustHaveEnded refuses what would keep the end of a log that is off from its receiver. The end says who has
+// switched the log off. A log that is on may go elsewhere, with its past and what is to come. A dead receiver
+// holds up nobody for ever, because what is not delivered ends after seven days.
+func (h hooked) mustHaveEnded() error {
 	if h.spoilt || h.progress.Cursor < h.progress.Final {
 		return conflict("The last events of the audit log are not delivered yet; they are given up after seven days")
 	}

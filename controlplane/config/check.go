@@ -174,6 +174,9 @@ func (c *Config) clashes(uses func(name string) bool) []fault.Violation {
 // Trusted parses gateway.trustedIPs.
 func (c *Config) Trusted() ([]netip.Prefix, error) { return networks(c.Gateway.TrustedIPs) }
 
+// mappedBits is how many bits stand before an IPv4 address in IPv6 notation (RFC 4291 section 2.5.5.2).
+const mappedBits = 96
+
 // networks parses addresses and networks, separated by commas.
 func networks(text string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
@@ -186,6 +189,12 @@ func networks(text string) ([]netip.Prefix, error) {
 		p, err := netip.ParsePrefix(f)
 		if err != nil {
 			return nil, fmt.Errorf("%q is neither an address nor a network", f)
+		}
+		if p.Addr().Is4In6() { // addresses are compared in their plain form
+			if p.Bits() < mappedBits {
+				return nil, fmt.Errorf("%q is more than the IPv4 addresses in IPv6 notation: name the networks apart", f)
+			}
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mappedBits)
 		}
 		out = append(out, p.Masked())
 	}

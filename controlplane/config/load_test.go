@@ -99,6 +99,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"collector":    {flags: map[string]string{"accessLog.otlp.endpoint": "collector:4317"}, want: "accessLog.otlp.endpoint: must be http://host:port or https://host:port"},
 		"none kept":    {flags: map[string]string{"backup.keep": "0"}, want: "backup.keep: must be at least 1"},
 		"bad proxy":    {flags: map[string]string{"cloud.trustedIPs": "10.0.0.0/8, 10.0.0.0/33"}, want: `"10.0.0.0/33" is neither an address nor a network`},
+		"mapped":       {flags: map[string]string{"cloud.trustedIPs": "::ffff:0:0/95"}, want: "name the networks apart"},
 		"bad network":  {flags: map[string]string{"gateway.trustedIPs": "10.0.0.0/8, x"}, want: `"x" is neither an address nor a network`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -107,6 +107,7 @@ func TestDataplaneTokenRequest(t *testing.T) {
 		"no unit":      {DataplaneTokenRequest{Mesh: "m", ValidFor: "5"}, []fault.Violation{{Path: "validFor", Message: `is invalid: time: missing unit in duration "5"`}}},
 		"too much":     {DataplaneTokenRequest{Mesh: "m", ValidFor: "9999999h"}, []fault.Violation{{Path: "validFor", Message: `is invalid: time: invalid duration "9999999h"`}}},
 		"zero":         {DataplaneTokenRequest{Mesh: "m", ValidFor: "0s"}, []fault.Violation{{Path: "validFor", Message: "is invalid: must be at least one second"}}},
+		"without end":  {DataplaneTokenRequest{Mesh: "m", ValidFor: strings.Repeat("0h", 40) + "1h"}, []fault.Violation{{Path: "validFor", Message: "is invalid: must not be longer than 64 bytes"}}},
 		"negative":     {DataplaneTokenRequest{Mesh: "m", ValidFor: "-1h"}, []fault.Violation{{Path: "validFor", Message: "is invalid: must be at least one second"}}},
 		"expired when it is issued": {DataplaneTokenRequest{Mesh: "m", ValidFor: "999ms"}, []fault.Violation{
 			{Path: "validFor", Message: "is invalid: must be at least one second"},

@@ -149,6 +149,10 @@ func lasting(now time.Time, life time.Duration) jwt.RegisteredClaims {
 	}
 }
 
+// MaxDuration bounds the text of a duration in a request, in bytes. Units may be repeated without end, and
+// audit logs hold the text.
+const MaxDuration = 64
+
 // lifeOf reads the validity that a request asks for; ten years if it asks for none.
 func lifeOf(text string) (life time.Duration, vs []fault.Violation) {
 	if text == "" {
@@ -156,6 +160,8 @@ func lifeOf(text string) (life time.Duration, vs []fault.Violation) {
 	}
 	life, err := time.ParseDuration(text)
 	switch {
+	case len(text) > MaxDuration:
+		vs = append(vs, fault.Violation{Path: "validFor", Message: fmt.Sprintf("is invalid: must not be longer than %d bytes", MaxDuration)})
 	case err != nil:
 		vs = append(vs, fault.Violation{Path: "validFor", Message: "is invalid: " + err.Error()})
 	case life < time.Second: // times in tokens are whole seconds

@@ -200,7 +200,7 @@ func (a *API) issueGateway(w http.ResponseWriter, r *http.Request) (string, erro
 	}
 	life := identity.GatewayTokenLife
 	if in.ValidFor != "" {
-		if life, err = time.ParseDuration(in.ValidFor); err != nil {
+		if life, err = time.ParseDuration(in.ValidFor); err != nil || len(in.ValidFor) > identity.MaxDuration {
 			return "", fault.Violated([]fault.Violation{{Path: "validFor", Message: "must be a duration such as 720h"}})
 		}
 	}
@@ -212,6 +212,7 @@ func (a *API) issueGateway(w http.ResponseWriter, r *http.Request) (string, erro
 		return "", err
 	}
 	token, err := a.Tokens.Gateway(scope, in.Name, life)
+	in.ControlPlane = scope // names change
 	if err == nil {
 		err = a.issued(r.Context(), in)
 	}

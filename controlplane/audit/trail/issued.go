@@ -7,6 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/audit/delivery"
 	"github.com/meshgate/meshgate/controlplane/changes"
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -36,7 +37,7 @@ func (t *Trail) Issued(ctx context.Context, about model.Key, scoping model.Scopi
 		Class: audit.Change, Actor: who.ID(), Action: actionIssued, Kind: about.Kind, Scoping: changes.Scopings[scoping], Scope: about.Scope, Name: about.Name,
 	}
 	if a.After = string(says); len(a.After) > changes.MaxDocument {
-		a.After, a.Cut = "", true
+		return fault.New(fault.Invalid, "the request is too long for the audit log of the control plane")
 	}
 	e := t.event(httpkit.EntryOf(ctx), a)
 	e.Time = t.Now()

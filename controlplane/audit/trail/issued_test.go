@@ -3,10 +3,13 @@ package trail
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/audit/delivery"
+	"github.com/meshgate/meshgate/controlplane/changes"
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -46,6 +49,11 @@ func TestIssued(t *testing.T) {
 	if last.Administration.Class != audit.Change || last.Administration.Scoping != "global" {
 		t.Errorf("%+v", last.Administration)
 	}
+	request["groups"] = []string{strings.Repeat("x", changes.MaxDocument)}
+	if err := issue(); !fault.Is(err, fault.Invalid) || len(w.events()) != len(events) {
+		t.Errorf("a token of which the log cannot say everything is handed out: %v", err)
+	}
+	request["groups"] = nil
 	w.trail.Writer = full{}
 	if err := issue(); !errors.Is(err, errFull) {
 		t.Errorf("a token whose event is lost is handed out: %v", err)

@@ -217,7 +217,7 @@ var layers = map[string]string{
 	"controlplane/cloud":           "controlplane/audit controlplane/fault controlplane/gateway controlplane/hostname controlplane/model controlplane/scopes controlplane/store xds/pemtext",
 	"controlplane/audit/syslog":    "controlplane/audit",
 	"controlplane/audit/delivery":  "controlplane/audit controlplane/audit/syslog controlplane/cloud controlplane/fault controlplane/lease controlplane/model controlplane/outward controlplane/steady controlplane/store controlplane/store/notice xds/alarm",
-	"controlplane/audit/trail":     "controlplane/audit controlplane/audit/delivery controlplane/changes controlplane/cloud controlplane/httpkit controlplane/model controlplane/store xds/alarm",
+	"controlplane/audit/trail":     "controlplane/audit controlplane/audit/delivery controlplane/changes controlplane/cloud controlplane/fault controlplane/httpkit controlplane/model controlplane/store xds/alarm",
 	"controlplane/portal":          "controlplane/audit controlplane/audit/delivery controlplane/cloud controlplane/fault controlplane/model controlplane/store",
 	"controlplane/cloudapi":        "controlplane/access controlplane/admit controlplane/audit controlplane/audit/delivery controlplane/cloud controlplane/fault controlplane/gateway controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/openapi controlplane/openapi/entity controlplane/portal controlplane/scopes controlplane/store controlplane/turns",
 

@@ -31,8 +31,9 @@ import (
 const limitFilter = "envoy.filters.network.connection_limit"
 
 // builtinConnections is how many connections a chain of a gateway takes at a time if its listener
-// does not say (Envoy's recommendations for edge proxies). One port cannot have all that the proxy
-// takes.
+// does not say (Envoy's recommendations for edge proxies). Each host name of HTTPS and TLS has a
+// chain, so the bound is one for each. A share of one bound would change with the number of hosts, and
+// Envoy drains the connections of chains that change.
 const builtinConnections = 10_000
 
 // builtinChain is everything that one filter chain of a gateway is made of, and the chain of the
