@@ -12,7 +12,10 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	upstreamsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -160,6 +163,7 @@ func TestGatewayByTheSameEdits(t *testing.T) {
 		if a.GetPerConnectionBufferLimitBytes().GetValue() != 32<<10 || b.PerConnectionBufferLimitBytes != nil {
 			t.Errorf("connections to %s hold %v of a gateway and %v of a sidecar", name, a.GetPerConnectionBufferLimitBytes(), b.GetPerConnectionBufferLimitBytes())
 		}
+		const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 		window := func(c *clusterv3.Cluster) (*wrapperspb.UInt32Value, *upstreamsv3.HttpProtocolOptions) {
 			options := new(upstreamsv3.HttpProtocolOptions)
 			if err := c.GetTypedExtensionProtocolOptions()[httpOptions].UnmarshalTo(options); err != nil {
