@@ -313,3 +313,63 @@ func TestSpoiltRowsRefuseNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestSpoiltPositionOfWhatHasEnded: if it cannot be read how far a log is of which all has ended, what is removed
+// counts as lost, and what happens after it is delivered.
+func TestSpoiltPositionOfWhatHasEnded(t *testing.T) {
+	w, spoilt := onDisk(t)
+	r := newReceiver(t)
+	w.hook("p", r, false)
+	w.happen("p", 0, 4)
+	w.pass(cloud.KeptEvents + time.Hour)
+	spoilt(cloud.Positions, "p")
+	w.start()
+	until(t, "the removal", func() bool { return len(w.kept("p")) == 0 })
+	until(t, "the loss", func() bool { return w.engine.Stats().Expired == 4 })
+	if p := w.position("p"); p.Last != 4 || p.First != 5 {
+		t.Errorf("%+v", p)
+	}
+	want := w.happen("p", 4, 6)
+	w.write(func(tx store.Tx) error {
+		return Lead(tx, "p", cloud.Webhook{Enabled: true, Destination: "to-" + r.URL})
+	})
+	until(t, "what happens", func() bool { return w.progress("p").Cursor == cloud.EventName("p", 6) })
+	if got := r.events(); !slices.Equal(got, want) {
+		t.Errorf("%v arrived, want %v", got, want)
+	}
+}
+
+// TestSpoiltPositionOfAWebhookThatIsOff: how far the log is of a webhook that is off is made anew though nobody
+// delivers it and nothing has ended.
+func TestSpoiltPositionOfAWebhookThatIsOff(t *testing.T) {
+	w, spoilt := onDisk(t)
+	w.hook("p", newReceiver(t), false)
+	w.happen("p", 0, 3)
+	spoilt(cloud.Positions, "p")
+	w.start()
+	until(t, "the position", func() bool { return w.position("p") == cloud.Position{Last: 3, First: 1} })
+}
+
+// TestPositionBelowWhatHasEnded: a position that says less than the events that have ended is raised: numbers that
+// were passed are given to no later event.
+func TestPositionBelowWhatHasEnded(t *testing.T) {
+	w := newWorld(t)
+	w.hook("p", newReceiver(t), false)
+	w.happen("p", 0, 3)
+	w.write(func(tx store.Tx) error { return put(tx, cloud.Positions, "p", &cloud.Position{Last: 1, First: 1}) })
+	w.pass(cloud.KeptEvents + time.Hour)
+	w.start()
+	until(t, "the removal", func() bool { return len(w.kept("p")) == 0 })
+	if p := w.position("p"); p.Last != 3 || p.First != 4 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// position is what counts the events of a portal; nothing if it cannot be read.
+func (w *world) position(portal string) (p cloud.Position) {
+	_ = w.s.View(w.t.Context(), func(r store.Reader) (err error) {
+		p, err = positionOf(r, portal)
+		return err
+	})
+	return p
+}
