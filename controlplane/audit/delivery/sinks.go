@@ -35,13 +35,16 @@ type sink struct {
 	retries sync.WaitGroup
 	// failures counts how often portals have failed in a row. Only run uses it.
 	failures map[string]int
+	// sent is how far the sink is with portals of which that is not stored yet: it gets none of this once more.
+	// Only run uses it.
+	sent map[string]uint64
 }
 
-// unsent is an error of the connection to a receiver. It concerns all portals; others concern one.
-type unsent struct{ error }
+// common is an error of the connection to a receiver, or of the store. It concerns all portals; others concern one.
+type common struct{ error }
 
 func newSink(e *Engine, to syslog.Target) *sink {
-	return &sink{Engine: e, conn: syslog.Conn{Target: to}, scope: scopeOf(to.String()), portals: map[string]bool{}, aside: map[string]bool{}, failures: map[string]int{}, woken: make(chan struct{}, 1)}
+	return &sink{Engine: e, conn: syslog.Conn{Target: to}, scope: scopeOf(to.String()), portals: map[string]bool{}, aside: map[string]bool{}, failures: map[string]int{}, sent: map[string]uint64{}, woken: make(chan struct{}, 1)}
 }
 
 // scopeOf is the scope of the positions of a sink.
@@ -238,15 +241,22 @@ func (s *sink) run(ctx context.Context) {
 func (s *sink) leave(ctx context.Context) {
 	s.retries.Wait()
 	s.conn.Close()
-	if s.lease != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
-		defer cancel()
-		s.lease.Release(ctx)
+	if s.lease == nil {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	for portal := range s.sent {
+		if err := s.keep(ctx, portal); err != nil {
+			s.Log.Error("it is not stored what a syslog sink has got of an audit log: it may get that once more", "sink", s.conn.Target.String(), "portal", portal, "error", err)
+		}
+	}
+	s.lease.Release(ctx)
 }
 
 // all sends what there is. With a lease that was just taken it looks at all portals. It ends at an error of the
-// connection or the lease; a portal with another one is set aside.
+// connection, the lease or the store; a portal with another one is set aside. What could not be stored before is
+// stored first: while nothing can be stored, nothing is sent.
 func (s *sink) all(ctx context.Context) error {
 	if s.lease == nil || s.lease.Context().Err() != nil {
 		held, err := s.Leases.Take(ctx, "audit-log-syslog/"+s.scope)
@@ -257,6 +267,9 @@ func (s *sink) all(ctx context.Context) error {
 		if err := s.Store.View(ctx, s.everywhere); err != nil {
 			return err
 		}
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
 	}
 	for {
 		portal, ok := s.next()
@@ -269,7 +282,7 @@ func (s *sink) all(ctx context.Context) error {
 				delete(s.failures, portal)
 				continue
 			}
-			if _, all := errors.AsType[unsent](err); all || s.lease.Context().Err() != nil {
+			if _, all := errors.AsType[common](err); all || s.lease.Context().Err() != nil {
 				s.wake(portal)
 				return err
 			}
@@ -287,8 +300,54 @@ func (s *sink) everywhere(r store.Reader) error {
 	return err
 }
 
-// page sends some events of a portal, and says whether there may be more.
+// settle stores what the sink has got and could not be stored, but for portals that are left alone.
+func (s *sink) settle(ctx context.Context) error {
+	for portal := range s.sent {
+		s.mu.Lock()
+		aside := s.aside[portal]
+		s.mu.Unlock()
+		if aside {
+			continue
+		}
+		err := s.keep(context.WithoutCancel(ctx), portal)
+		if _, all := errors.AsType[common](err); all {
+			return err
+		}
+		if err != nil {
+			s.setAside(ctx, portal, err)
+		}
+	}
+	return nil
+}
+
+// keep stores how far the sink is with a portal. Another process may have been further meanwhile: that stays.
+func (s *sink) keep(ctx context.Context, portal string) error {
+	next := cloud.SinkPosition{Done: s.sent[portal]}
+	_, err := s.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
+		if err := s.lease.Check(tx); err != nil {
+			return err
+		}
+		stored, _, err := rowOf(tx, cloud.SinkPositions, s.scope, portal)
+		if err != nil || stored != nil && stored.Spec.(*cloud.SinkPosition).Done >= next.Done {
+			return err
+		}
+		return set(tx, cloud.SinkPositions, s.scope, portal, &next)
+	})
+	switch {
+	case err == nil:
+		delete(s.sent, portal)
+	case !errors.Is(err, store.ErrUnreadable):
+		return common{err}
+	}
+	return err
+}
+
+// page sends some events of a portal, and says whether there may be more. What it has sent before, and is not
+// stored, it stores.
 func (s *sink) page(ctx context.Context, portal string) (more bool, err error) {
+	if _, before := s.sent[portal]; before {
+		return true, s.keep(context.WithoutCancel(ctx), portal)
+	}
 	var (
 		job  work
 		done uint64
@@ -315,17 +374,12 @@ func (s *sink) page(ctx context.Context, portal string) (more bool, err error) {
 		messages = append(messages, syslog.Message(s.Origin, &job.events[i], s.Signer))
 	}
 	if err := s.conn.Send(ctx, messages); err != nil && (s.conn.Target.Network == "tcp" || ctx.Err() != nil) {
-		return false, unsent{err}
+		return false, common{err}
 	}
 	first, last := cloud.EventNumber(job.names[0]), cloud.EventNumber(job.names[len(job.names)-1])
 	if first > done+1 && !lost {
 		s.Log.Error("events of an audit log are lost for a syslog sink: it has not taken them in time", "sink", s.conn.Target.String(), "portal", portal, "events", first-done-1)
 	}
-	_, err = s.Writer.Write(context.WithoutCancel(ctx), model.Credential, func(tx store.Tx) error {
-		if err := s.lease.Check(tx); err != nil {
-			return err
-		}
-		return set(tx, cloud.SinkPositions, s.scope, portal, &cloud.SinkPosition{Done: last})
-	})
-	return len(job.names) == maxBatch || len(job.names) >= page, err
+	s.sent[portal] = last
+	return len(job.names) == maxBatch || len(job.names) >= page, s.keep(context.WithoutCancel(ctx), portal)
 }
