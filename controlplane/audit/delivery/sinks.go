@@ -2,10 +2,7 @@ package delivery
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"slices"
 	"sync"
 
 	"github.com/meshgate/meshgate/controlplane/audit/syslog"
@@ -45,132 +42,6 @@ type common struct{ error }
 
 func newSink(e *Engine, to syslog.Target) *sink {
 	return &sink{Engine: e, conn: syslog.Conn{Target: to}, scope: scopeOf(to.String()), portals: map[string]bool{}, aside: map[string]bool{}, failures: map[string]int{}, sent: map[string]uint64{}, woken: make(chan struct{}, 1)}
-}
-
-// scopeOf is the scope of the positions of a sink.
-func scopeOf(address string) string {
-	sum := sha256.Sum256([]byte(address))
-	return hex.EncodeToString(sum[:8])
-}
-
-// sinksOf are the sinks that get the events of all portals.
-func sinksOf(r store.Reader) (cloud.Sinks, error) {
-	s, err := specOf[cloud.Sinks](r, cloud.AllSinks, cloud.SyslogSinks)
-	if err != nil || s == nil {
-		return cloud.Sinks{}, err
-	}
-	return *s, nil
-}
-
-// knownSinks is [sinksOf] for those who do without sinks that cannot be read.
-func knownSinks(r store.Reader) (cloud.Sinks, error) {
-	s, err := sinksOf(r)
-	if errors.Is(err, store.ErrUnreadable) {
-		err = nil
-	}
-	return s, err
-}
-
-// registered is [Engine.register], tried until it succeeds: a disk that is full, or a row that is damaged, must
-// not end the control plane. It returns false if ctx ends before.
-func (e *Engine) registered(ctx context.Context) bool {
-	for tries := 0; ; tries++ {
-		err := e.register(ctx)
-		if err == nil {
-			return true
-		}
-		if tries == 0 && ctx.Err() == nil {
-			e.Log.Error("the syslog sinks of audit logs are not stored, and get nothing until they are, which is tried again", "error", err)
-		}
-		if e.Rest(ctx, backOff(tries)) != nil {
-			return false
-		}
-	}
-}
-
-// register stores which sinks there are, so that events are kept for them. A new one gets what happens
-// from now on.
-func (e *Engine) register(ctx context.Context) error {
-	var addresses []string
-	for _, s := range e.sinks {
-		addresses = append(addresses, s.conn.Target.String())
-	}
-	_, err := e.Writer.Write(ctx, model.Config, func(tx store.Tx) error {
-		next := cloud.Sinks{Addresses: addresses, ControlPlane: e.ControlPlane}
-		old, err := sinksOf(tx)
-		if errors.Is(err, store.ErrUnreadable) {
-			// Which of them are new cannot be told: each goes on where it was, and one that was nowhere begins
-			// with what there is.
-			return set(tx, cloud.AllSinks, "", cloud.SyslogSinks, &next)
-		}
-		if err != nil || slices.Equal(old.Addresses, addresses) && old.ControlPlane == next.ControlPlane {
-			return err
-		}
-		for _, address := range old.Addresses {
-			if !slices.Contains(addresses, address) {
-				if err := forgetSink(tx, scopeOf(address)); err != nil {
-					return err
-				}
-			}
-		}
-		for _, address := range addresses {
-			portal, again := cloud.ControlPlaneLog, next.ControlPlane && !old.ControlPlane
-			if !slices.Contains(old.Addresses, address) {
-				portal, again = "", true
-			}
-			if again {
-				if err := beginSink(tx, scopeOf(address), portal); err != nil {
-					return err
-				}
-			}
-		}
-		return set(tx, cloud.AllSinks, "", cloud.SyslogSinks, &next)
-	})
-	return err
-}
-
-func forgetSink(tx store.Tx, scope string) error {
-	rows, err := store.ListAll(tx, cloud.SinkPositions, store.Query{Scope: scope})
-	for _, row := range rows {
-		if err := tx.Delete(cloud.SinkPositions, scope, row.Name, row.Version); err != nil {
-			return err
-		}
-	}
-	return err
-}
-
-// beginSink lets a sink begin with what happens from now on at a portal, or at all of them if it has no
-// name.
-func beginSink(tx store.Tx, scope, portal string) error {
-	rows, err := store.ListAll(tx, cloud.Positions, store.Query{})
-	for _, row := range rows {
-		if portal != "" && portal != row.Name {
-			continue
-		}
-		position, err := positionIn(tx, row.Name)
-		if err != nil {
-			return err
-		}
-		done := position.Spec.(*cloud.Position).Last
-		if err := set(tx, cloud.SinkPositions, scope, row.Name, &cloud.SinkPosition{Done: done}); err != nil {
-			return err
-		}
-	}
-	return err
-}
-
-// set writes a resource, whether there is one or not.
-func set(tx store.Tx, k *model.Kind, scope, name string, spec any) error {
-	res := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
-	stored, _, err := rowOf(tx, k, scope, name)
-	switch {
-	case err != nil:
-	case stored != nil:
-		_, err = tx.Update(res, stored.Version)
-	default:
-		_, err = tx.Create(res)
-	}
-	return err
 }
 
 // wake tells a sink of a portal.

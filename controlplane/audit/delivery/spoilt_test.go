@@ -373,3 +373,66 @@ func (w *world) position(portal string) (p cloud.Position) {
 	})
 	return p
 }
+
+// TestSpoiltPositionAndSinks: if it can be read neither how far a log is nor which sinks there are, and all its
+// events have ended, sinks get what happens next: its numbers are above what they have got. Nothing is left of a
+// portal that is removed then.
+func TestSpoiltPositionAndSinks(t *testing.T) {
+	for name, marks := range map[string]bool{"the list": false, "the list and the sink": true} {
+		t.Run(name, func(t *testing.T) {
+			w, spoilt := onDisk(t)
+			c := newCollector(t, "127.0.0.1:0")
+			w.sinks = []syslog.Target{{Network: "tcp", Address: c.Addr().String()}}
+			stop := w.start()
+			until(t, "the sinks", func() bool { return w.registered() == 1 })
+			want := w.happen("p", 0, 3)
+			w.happen("gone", 0, 2)
+			until(t, "the first", func() bool { return w.sent(c, "p") == 3 && w.sent(c, "gone") == 2 })
+			stop()
+			w.pass(cloud.KeptEvents + time.Hour)
+			stop = w.start()
+			until(t, "the removal", func() bool { return len(w.kept("p")) == 0 })
+			stop()
+			spoilt(cloud.Positions, "p")
+			spoilt(cloud.AllSinks, cloud.SyslogSinks)
+			if marks {
+				spoilt(cloud.SinkPositions, scopeOf(w.sinks[0].String()))
+			}
+			want = append(want, w.happen("p", 3, 5)...)
+			w.write(func(tx store.Tx) error { _, err := Purge(tx, "gone", 10); return err })
+			if n := w.sent(c, "gone"); n != 0 {
+				t.Errorf("a position is left: %d", n)
+			}
+			w.start()
+			until(t, "the next", func() bool { return w.sent(c, "p") == 5 && slices.Contains(c.events(), "p-4") })
+			if got := without(c.events(), "gone-0", "gone-1"); !slices.Equal(got, want) {
+				t.Errorf("%v arrived, want %v", got, want)
+			}
+		})
+	}
+}
+
+// TestSpoiltSinksOfBefore: a sink that is no longer in the settings is forgotten, also if the list of the sinks
+// cannot be read.
+func TestSpoiltSinksOfBefore(t *testing.T) {
+	w, spoilt := onDisk(t)
+	c, other := newCollector(t, "127.0.0.1:0"), newCollector(t, "127.0.0.1:0")
+	w.sinks = []syslog.Target{{Network: "tcp", Address: c.Addr().String()}}
+	stop := w.start()
+	until(t, "the sinks", func() bool { return w.registered() == 1 })
+	w.happen("p", 0, 1)
+	until(t, "the first", func() bool { return w.sent(c, "p") == 1 })
+	stop()
+	spoilt(cloud.AllSinks, cloud.SyslogSinks)
+	w.sinks = []syslog.Target{{Network: "tcp", Address: other.Addr().String()}}
+	w.start()
+	until(t, "the other", func() bool { return w.sent(other, "p") == 1 })
+	var scopes []string
+	err := w.s.View(t.Context(), func(r store.Reader) (err error) {
+		scopes, err = scopesOfSinks(r)
+		return err
+	})
+	if err != nil || !slices.Equal(scopes, []string{scopeOf(w.sinks[0].String())}) || w.sent(c, "p") != 0 {
+		t.Errorf("%v, %v, and the sink of before has %d", scopes, err, w.sent(c, "p"))
+	}
+}
