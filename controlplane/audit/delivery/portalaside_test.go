@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
 )
 
 // failing lets no transaction commit that changes a row of a kind and a name, while broken is set.
@@ -163,4 +165,44 @@ func TestWaitingWithSpoiltRows(t *testing.T) {
 	if got := []uint64{events, inactive}; err != nil || !slices.Equal(got, []uint64{1 + 2 + 2, 0}) {
 		t.Errorf("%v, %v", got, err)
 	}
+}
+
+// blind is a store that cannot be read while it is said so.
+type blind struct {
+	store.Store
+	is *atomic.Bool
+}
+
+func (b blind) View(ctx context.Context, fn func(store.Reader) error) error {
+	if b.is.Load() {
+		return errors.New("it cannot be read")
+	}
+	return b.Store.View(ctx, fn)
+}
+
+// TestSinkLooksEverywhereAgain: a sink that could not look at all portals when it began does so later: what waits
+// does not wait for the next event of its portal.
+func TestSinkLooksEverywhereAgain(t *testing.T) {
+	w, is := blankWorld(t), &atomic.Bool{}
+	w.open(blind{memstore.Open(memstore.Options{Now: w.time}), is})
+	c := newCollector(t, "127.0.0.1:0")
+	w.sinks = []syslog.Target{{Network: "tcp", Address: c.Addr().String()}}
+	stop := w.start()
+	until(t, "the sinks", func() bool { return w.registered() == 1 })
+	stop()
+	want := w.happen("p", 0, 2)
+	said := &lines{}
+	w.log = slog.New(slog.NewTextHandler(said, nil))
+	is.Store(true)
+	w.start()
+	until(t, "the failure", func() bool { return said.count("a syslog sink gets no events now") == 1 })
+	is.Store(false)
+	until(t, "what waits", func() bool {
+		select {
+		case <-w.held: // it has failed until the waits were long
+			w.resume()
+		default:
+		}
+		return slices.Equal(c.events(), want)
+	})
 }

@@ -21,6 +21,8 @@ type sink struct {
 	// scope is that of the positions of the sink.
 	scope string
 	lease *lease.Lease
+	// looked says that the sink has looked at all portals since it has the lease.
+	looked bool
 
 	mu sync.Mutex
 	// portals are those that may have events which the sink has not got.
@@ -134,10 +136,13 @@ func (s *sink) all(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.lease = held
+		s.lease, s.looked = held, false
+	}
+	if !s.looked {
 		if err := s.Store.View(ctx, s.everywhere); err != nil {
 			return err
 		}
+		s.looked = true
 	}
 	if err := s.settle(ctx); err != nil {
 		return err
