@@ -129,6 +129,9 @@ var AllSinks = model.Describe(Sinks{}, model.Kind{
 
 // SinkPosition is how many events of a portal a sink has got. It has the name of the portal, and the
 // sink as its scope.
+//
+// One without a scope has that of a sink as its name, and marks that there is this sink: so the positions of all
+// sinks are found even if [Sinks] cannot be read.
 type SinkPosition struct {
 	Done uint64 `json:"done"`
 }

@@ -62,12 +62,12 @@ func recount(tx store.Tx, portal string) (*cloud.Position, error) {
 	} else if !errors.Is(err, store.ErrUnreadable) {
 		return nil, err
 	}
-	sinks, err := knownSinks(tx)
+	scopes, err := scopesOfSinks(tx)
 	if err != nil {
 		return nil, err
 	}
-	for _, address := range sinks.Addresses {
-		res, err := tx.Get(cloud.SinkPositions, scopeOf(address), portal)
+	for _, scope := range scopes {
+		res, err := tx.Get(cloud.SinkPositions, scope, portal)
 		switch {
 		case err == nil:
 			last = max(last, res.Spec.(*cloud.SinkPosition).Done)

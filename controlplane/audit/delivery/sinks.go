@@ -2,10 +2,7 @@ package delivery
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"slices"
 	"sync"
 
 	"github.com/meshgate/meshgate/controlplane/audit/syslog"
@@ -24,6 +21,8 @@ type sink struct {
 	// scope is that of the positions of the sink.
 	scope string
 	lease *lease.Lease
+	// looked says that the sink has looked at all portals since it has the lease.
+	looked bool
 
 	mu sync.Mutex
 	// portals are those that may have events which the sink has not got.
@@ -35,139 +34,16 @@ type sink struct {
 	retries sync.WaitGroup
 	// failures counts how often portals have failed in a row. Only run uses it.
 	failures map[string]int
+	// sent is how far the sink is with portals of which that is not stored yet: it gets none of this once more.
+	// Only run uses it.
+	sent map[string]uint64
 }
 
-// unsent is an error of the connection to a receiver. It concerns all portals; others concern one.
-type unsent struct{ error }
+// common is an error of the connection to a receiver, or of the store. It concerns all portals; others concern one.
+type common struct{ error }
 
 func newSink(e *Engine, to syslog.Target) *sink {
-	return &sink{Engine: e, conn: syslog.Conn{Target: to}, scope: scopeOf(to.String()), portals: map[string]bool{}, aside: map[string]bool{}, failures: map[string]int{}, woken: make(chan struct{}, 1)}
-}
-
-// scopeOf is the scope of the positions of a sink.
-func scopeOf(address string) string {
-	sum := sha256.Sum256([]byte(address))
-	return hex.EncodeToString(sum[:8])
-}
-
-// sinksOf are the sinks that get the events of all portals.
-func sinksOf(r store.Reader) (cloud.Sinks, error) {
-	s, err := specOf[cloud.Sinks](r, cloud.AllSinks, cloud.SyslogSinks)
-	if err != nil || s == nil {
-		return cloud.Sinks{}, err
-	}
-	return *s, nil
-}
-
-// knownSinks is [sinksOf] for those who do without sinks that cannot be read.
-func knownSinks(r store.Reader) (cloud.Sinks, error) {
-	s, err := sinksOf(r)
-	if errors.Is(err, store.ErrUnreadable) {
-		err = nil
-	}
-	return s, err
-}
-
-// registered is [Engine.register], tried until it succeeds: a disk that is full, or a row that is damaged, must
-// not end the control plane. It returns false if ctx ends before.
-func (e *Engine) registered(ctx context.Context) bool {
-	for tries := 0; ; tries++ {
-		err := e.register(ctx)
-		if err == nil {
-			return true
-		}
-		if tries == 0 && ctx.Err() == nil {
-			e.Log.Error("the syslog sinks of audit logs are not stored, and get nothing until they are, which is tried again", "error", err)
-		}
-		if e.Rest(ctx, backOff(tries)) != nil {
-			return false
-		}
-	}
-}
-
-// register stores which sinks there are, so that events are kept for them. A new one gets what happens
-// from now on.
-func (e *Engine) register(ctx context.Context) error {
-	var addresses []string
-	for _, s := range e.sinks {
-		addresses = append(addresses, s.conn.Target.String())
-	}
-	_, err := e.Writer.Write(ctx, model.Config, func(tx store.Tx) error {
-		next := cloud.Sinks{Addresses: addresses, ControlPlane: e.ControlPlane}
-		old, err := sinksOf(tx)
-		if errors.Is(err, store.ErrUnreadable) {
-			// Which of them are new cannot be told: each goes on where it was, and one that was nowhere begins
-			// with what there is.
-			return set(tx, cloud.AllSinks, "", cloud.SyslogSinks, &next)
-		}
-		if err != nil || slices.Equal(old.Addresses, addresses) && old.ControlPlane == next.ControlPlane {
-			return err
-		}
-		for _, address := range old.Addresses {
-			if !slices.Contains(addresses, address) {
-				if err := forgetSink(tx, scopeOf(address)); err != nil {
-					return err
-				}
-			}
-		}
-		for _, address := range addresses {
-			portal, again := cloud.ControlPlaneLog, next.ControlPlane && !old.ControlPlane
-			if !slices.Contains(old.Addresses, address) {
-				portal, again = "", true
-			}
-			if again {
-				if err := beginSink(tx, scopeOf(address), portal); err != nil {
-					return err
-				}
-			}
-		}
-		return set(tx, cloud.AllSinks, "", cloud.SyslogSinks, &next)
-	})
-	return err
-}
-
-func forgetSink(tx store.Tx, scope string) error {
-	rows, err := store.ListAll(tx, cloud.SinkPositions, store.Query{Scope: scope})
-	for _, row := range rows {
-		if err := tx.Delete(cloud.SinkPositions, scope, row.Name, row.Version); err != nil {
-			return err
-		}
-	}
-	return err
-}
-
-// beginSink lets a sink begin with what happens from now on at a portal, or at all of them if it has no
-// name.
-func beginSink(tx store.Tx, scope, portal string) error {
-	rows, err := store.ListAll(tx, cloud.Positions, store.Query{})
-	for _, row := range rows {
-		if portal != "" && portal != row.Name {
-			continue
-		}
-		position, err := positionIn(tx, row.Name)
-		if err != nil {
-			return err
-		}
-		done := position.Spec.(*cloud.Position).Last
-		if err := set(tx, cloud.SinkPositions, scope, row.Name, &cloud.SinkPosition{Done: done}); err != nil {
-			return err
-		}
-	}
-	return err
-}
-
-// set writes a resource, whether there is one or not.
-func set(tx store.Tx, k *model.Kind, scope, name string, spec any) error {
-	res := &model.Resource{Kind: k, Scope: scope, Name: name, Spec: spec}
-	stored, _, err := rowOf(tx, k, scope, name)
-	switch {
-	case err != nil:
-	case stored != nil:
-		_, err = tx.Update(res, stored.Version)
-	default:
-		_, err = tx.Create(res)
-	}
-	return err
+	return &sink{Engine: e, conn: syslog.Conn{Target: to}, scope: scopeOf(to.String()), portals: map[string]bool{}, aside: map[string]bool{}, failures: map[string]int{}, sent: map[string]uint64{}, woken: make(chan struct{}, 1)}
 }
 
 // wake tells a sink of a portal.
@@ -238,25 +114,38 @@ func (s *sink) run(ctx context.Context) {
 func (s *sink) leave(ctx context.Context) {
 	s.retries.Wait()
 	s.conn.Close()
-	if s.lease != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
-		defer cancel()
-		s.lease.Release(ctx)
+	if s.lease == nil {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	for portal := range s.sent {
+		if err := s.keep(ctx, portal); err != nil {
+			s.Log.Error("it is not stored what a syslog sink has got of an audit log: it may get that once more", "sink", s.conn.Target.String(), "portal", portal, "error", err)
+		}
+	}
+	s.lease.Release(ctx)
 }
 
 // all sends what there is. With a lease that was just taken it looks at all portals. It ends at an error of the
-// connection or the lease; a portal with another one is set aside.
+// connection, the lease or the store; a portal with another one is set aside. What could not be stored before is
+// stored first: while nothing can be stored, nothing is sent.
 func (s *sink) all(ctx context.Context) error {
 	if s.lease == nil || s.lease.Context().Err() != nil {
 		held, err := s.Leases.Take(ctx, "audit-log-syslog/"+s.scope)
 		if err != nil {
 			return err
 		}
-		s.lease = held
+		s.lease, s.looked = held, false
+	}
+	if !s.looked {
 		if err := s.Store.View(ctx, s.everywhere); err != nil {
 			return err
 		}
+		s.looked = true
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
 	}
 	for {
 		portal, ok := s.next()
@@ -269,7 +158,7 @@ func (s *sink) all(ctx context.Context) error {
 				delete(s.failures, portal)
 				continue
 			}
-			if _, all := errors.AsType[unsent](err); all || s.lease.Context().Err() != nil {
+			if _, all := errors.AsType[common](err); all || s.lease.Context().Err() != nil {
 				s.wake(portal)
 				return err
 			}
@@ -287,8 +176,54 @@ func (s *sink) everywhere(r store.Reader) error {
 	return err
 }
 
-// page sends some events of a portal, and says whether there may be more.
+// settle stores what the sink has got and could not be stored, but for portals that are left alone.
+func (s *sink) settle(ctx context.Context) error {
+	for portal := range s.sent {
+		s.mu.Lock()
+		aside := s.aside[portal]
+		s.mu.Unlock()
+		if aside {
+			continue
+		}
+		err := s.keep(context.WithoutCancel(ctx), portal)
+		if _, all := errors.AsType[common](err); all {
+			return err
+		}
+		if err != nil {
+			s.setAside(ctx, portal, err)
+		}
+	}
+	return nil
+}
+
+// keep stores how far the sink is with a portal. Another process may have been further meanwhile: that stays.
+func (s *sink) keep(ctx context.Context, portal string) error {
+	next := cloud.SinkPosition{Done: s.sent[portal]}
+	_, err := s.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
+		if err := s.lease.Check(tx); err != nil {
+			return err
+		}
+		stored, _, err := rowOf(tx, cloud.SinkPositions, s.scope, portal)
+		if err != nil || stored != nil && stored.Spec.(*cloud.SinkPosition).Done >= next.Done {
+			return err
+		}
+		return set(tx, cloud.SinkPositions, s.scope, portal, &next)
+	})
+	switch {
+	case err == nil:
+		delete(s.sent, portal)
+	case !errors.Is(err, store.ErrUnreadable):
+		return common{err}
+	}
+	return err
+}
+
+// page sends some events of a portal, and says whether there may be more. What it has sent before, and is not
+// stored, it stores.
 func (s *sink) page(ctx context.Context, portal string) (more bool, err error) {
+	if _, before := s.sent[portal]; before {
+		return true, s.keep(context.WithoutCancel(ctx), portal)
+	}
 	var (
 		job  work
 		done uint64
@@ -315,17 +250,12 @@ func (s *sink) page(ctx context.Context, portal string) (more bool, err error) {
 		messages = append(messages, syslog.Message(s.Origin, &job.events[i], s.Signer))
 	}
 	if err := s.conn.Send(ctx, messages); err != nil && (s.conn.Target.Network == "tcp" || ctx.Err() != nil) {
-		return false, unsent{err}
+		return false, common{err}
 	}
 	first, last := cloud.EventNumber(job.names[0]), cloud.EventNumber(job.names[len(job.names)-1])
 	if first > done+1 && !lost {
 		s.Log.Error("events of an audit log are lost for a syslog sink: it has not taken them in time", "sink", s.conn.Target.String(), "portal", portal, "events", first-done-1)
 	}
-	_, err = s.Writer.Write(context.WithoutCancel(ctx), model.Credential, func(tx store.Tx) error {
-		if err := s.lease.Check(tx); err != nil {
-			return err
-		}
-		return set(tx, cloud.SinkPositions, s.scope, portal, &cloud.SinkPosition{Done: last})
-	})
-	return len(job.names) == maxBatch || len(job.names) >= page, err
+	s.sent[portal] = last
+	return len(job.names) == maxBatch || len(job.names) >= page, s.keep(context.WithoutCancel(ctx), portal)
 }

@@ -313,3 +313,126 @@ func TestSpoiltRowsRefuseNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestSpoiltPositionOfWhatHasEnded: if it cannot be read how far a log is of which all has ended, what is removed
+// counts as lost, and what happens after it is delivered.
+func TestSpoiltPositionOfWhatHasEnded(t *testing.T) {
+	w, spoilt := onDisk(t)
+	r := newReceiver(t)
+	w.hook("p", r, false)
+	w.happen("p", 0, 4)
+	w.pass(cloud.KeptEvents + time.Hour)
+	spoilt(cloud.Positions, "p")
+	w.start()
+	until(t, "the removal", func() bool { return len(w.kept("p")) == 0 })
+	until(t, "the loss", func() bool { return w.engine.Stats().Expired == 4 })
+	if p := w.position("p"); p.Last != 4 || p.First != 5 {
+		t.Errorf("%+v", p)
+	}
+	want := w.happen("p", 4, 6)
+	w.write(func(tx store.Tx) error {
+		return Lead(tx, "p", cloud.Webhook{Enabled: true, Destination: "to-" + r.URL})
+	})
+	until(t, "what happens", func() bool { return w.progress("p").Cursor == cloud.EventName("p", 6) })
+	if got := r.events(); !slices.Equal(got, want) {
+		t.Errorf("%v arrived, want %v", got, want)
+	}
+}
+
+// TestSpoiltPositionOfAWebhookThatIsOff: how far the log is of a webhook that is off is made anew though nobody
+// delivers it and nothing has ended.
+func TestSpoiltPositionOfAWebhookThatIsOff(t *testing.T) {
+	w, spoilt := onDisk(t)
+	w.hook("p", newReceiver(t), false)
+	w.happen("p", 0, 3)
+	spoilt(cloud.Positions, "p")
+	w.start()
+	until(t, "the position", func() bool { return w.position("p") == cloud.Position{Last: 3, First: 1} })
+}
+
+// TestPositionBelowWhatHasEnded: a position that says less than the events that have ended is raised: numbers that
+// were passed are given to no later event.
+func TestPositionBelowWhatHasEnded(t *testing.T) {
+	w := newWorld(t)
+	w.hook("p", newReceiver(t), false)
+	w.happen("p", 0, 3)
+	w.write(func(tx store.Tx) error { return put(tx, cloud.Positions, "p", &cloud.Position{Last: 1, First: 1}) })
+	w.pass(cloud.KeptEvents + time.Hour)
+	w.start()
+	until(t, "the removal", func() bool { return len(w.kept("p")) == 0 })
+	if p := w.position("p"); p.Last != 3 || p.First != 4 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// position is what counts the events of a portal; nothing if it cannot be read.
+func (w *world) position(portal string) (p cloud.Position) {
+	_ = w.s.View(w.t.Context(), func(r store.Reader) (err error) {
+		p, err = positionOf(r, portal)
+		return err
+	})
+	return p
+}
+
+// TestSpoiltPositionAndSinks: if it can be read neither how far a log is nor which sinks there are, and all its
+// events have ended, sinks get what happens next: its numbers are above what they have got. Nothing is left of a
+// portal that is removed then.
+func TestSpoiltPositionAndSinks(t *testing.T) {
+	for name, marks := range map[string]bool{"the list": false, "the list and the sink": true} {
+		t.Run(name, func(t *testing.T) {
+			w, spoilt := onDisk(t)
+			c := newCollector(t, "127.0.0.1:0")
+			w.sinks = []syslog.Target{{Network: "tcp", Address: c.Addr().String()}}
+			stop := w.start()
+			until(t, "the sinks", func() bool { return w.registered() == 1 })
+			want := w.happen("p", 0, 3)
+			w.happen("gone", 0, 2)
+			until(t, "the first", func() bool { return w.sent(c, "p") == 3 && w.sent(c, "gone") == 2 })
+			stop()
+			w.pass(cloud.KeptEvents + time.Hour)
+			stop = w.start()
+			until(t, "the removal", func() bool { return len(w.kept("p")) == 0 })
+			stop()
+			spoilt(cloud.Positions, "p")
+			spoilt(cloud.AllSinks, cloud.SyslogSinks)
+			if marks {
+				spoilt(cloud.SinkPositions, scopeOf(w.sinks[0].String()))
+			}
+			want = append(want, w.happen("p", 3, 5)...)
+			w.write(func(tx store.Tx) error { _, err := Purge(tx, "gone", 10); return err })
+			if n := w.sent(c, "gone"); n != 0 {
+				t.Errorf("a position is left: %d", n)
+			}
+			w.start()
+			until(t, "the next", func() bool { return w.sent(c, "p") == 5 && slices.Contains(c.events(), "p-4") })
+			if got := without(c.events(), "gone-0", "gone-1"); !slices.Equal(got, want) {
+				t.Errorf("%v arrived, want %v", got, want)
+			}
+		})
+	}
+}
+
+// TestSpoiltSinksOfBefore: a sink that is no longer in the settings is forgotten, also if the list of the sinks
+// cannot be read.
+func TestSpoiltSinksOfBefore(t *testing.T) {
+	w, spoilt := onDisk(t)
+	c, other := newCollector(t, "127.0.0.1:0"), newCollector(t, "127.0.0.1:0")
+	w.sinks = []syslog.Target{{Network: "tcp", Address: c.Addr().String()}}
+	stop := w.start()
+	until(t, "the sinks", func() bool { return w.registered() == 1 })
+	w.happen("p", 0, 1)
+	until(t, "the first", func() bool { return w.sent(c, "p") == 1 })
+	stop()
+	spoilt(cloud.AllSinks, cloud.SyslogSinks)
+	w.sinks = []syslog.Target{{Network: "tcp", Address: other.Addr().String()}}
+	w.start()
+	until(t, "the other", func() bool { return w.sent(other, "p") == 1 })
+	var scopes []string
+	err := w.s.View(t.Context(), func(r store.Reader) (err error) {
+		scopes, err = scopesOfSinks(r)
+		return err
+	})
+	if err != nil || !slices.Equal(scopes, []string{scopeOf(w.sinks[0].String())}) || w.sent(c, "p") != 0 {
+		t.Errorf("%v, %v, and the sink of before has %d", scopes, err, w.sent(c, "p"))
+	}
+}

@@ -67,12 +67,18 @@ func (e *Engine) tidyAll(ctx context.Context, held *lease.Lease) error {
 }
 
 // tidyPage removes up to [tidied] events of a portal that have ended, and says whether there may be more.
-// Those of them that the webhook has not delivered are lost.
+// Those of them that the webhook has not delivered are lost. A position that cannot be read is made anew before
+// anything is removed, because its numbers are counted from the events; nobody else does it for a webhook that
+// is off.
 func (e *Engine) tidyPage(ctx context.Context, held *lease.Lease, portal string) (more bool, err error) {
 	var lost uint64
 	_, err = e.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
 		more, lost = false, 0
 		if err := held.Check(tx); err != nil {
+			return err
+		}
+		position, err := positionIn(tx, portal)
+		if err != nil {
 			return err
 		}
 		rows, err := store.ListAll(tx, cloud.Events, store.Query{Scope: portal, Limit: tidied})
@@ -86,10 +92,10 @@ func (e *Engine) tidyPage(ctx context.Context, held *lease.Lease, portal string)
 			}
 		}
 		more = over == tidied
-		if over == 0 {
+		if over == 0 || position == nil {
 			return nil
 		}
-		lost, err = dropped(tx, portal, rows[over-1].Name)
+		lost, err = dropped(tx, position, rows[over-1].Name)
 		return err
 	})
 	if err == nil && lost > 0 {
@@ -113,14 +119,12 @@ func (e *Engine) over(rows []*model.Resource) int {
 	return 0
 }
 
-// dropped notes that the events up to a name are gone. It returns how many of them were to be delivered.
-func dropped(tx store.Tx, portal, last string) (lost uint64, err error) {
-	stored, err := positionIn(tx, portal)
-	if err != nil || stored == nil {
-		return 0, err
-	}
-	next := *stored.Spec.(*cloud.Position)
+// dropped notes in the position of a portal that the events up to a name are gone. It returns how many of them
+// were to be delivered. No later event gets a number up to that of the name: nobody would look for it.
+func dropped(tx store.Tx, stored *model.Resource, last string) (lost uint64, err error) {
+	portal, next := stored.Name, *stored.Spec.(*cloud.Position)
 	next.First = cloud.EventNumber(last) + 1
+	next.Last = max(next.Last, next.First-1)
 	if _, err := tx.Update(&model.Resource{Kind: cloud.Positions, Name: portal, Spec: &next}, stored.Version); err != nil {
 		return 0, err
 	}

@@ -62,9 +62,9 @@ func Purge(tx store.Tx, portal string, limit int) (more bool, err error) {
 	if err := tx.Delete(cloud.Positions, "", portal, 0); err != nil && !fault.Is(err, fault.NotFound) {
 		return false, err
 	}
-	sinks, err := knownSinks(tx)
-	for _, address := range sinks.Addresses {
-		if err := tx.Delete(cloud.SinkPositions, scopeOf(address), portal, 0); err != nil && !fault.Is(err, fault.NotFound) {
+	scopes, err := scopesOfSinks(tx)
+	for _, scope := range scopes {
+		if err := tx.Delete(cloud.SinkPositions, scope, portal, 0); err != nil && !fault.Is(err, fault.NotFound) {
 			return false, err
 		}
 	}

@@ -116,8 +116,16 @@ func (c *Conn) Send(ctx context.Context, messages [][]byte) error {
 
 func (c *Conn) write(ctx context.Context, messages [][]byte) error {
 	_ = c.conn.SetWriteDeadline(time.Now().Add(writeTimeout)) // one that has none fails at the write
-	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetWriteDeadline(time.Unix(1, 0)) })
-	defer stop()
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = c.conn.SetWriteDeadline(time.Unix(1, 0))
+	})
+	defer func() {
+		if !stop() {
+			<-ended // the connection may be closed next, or used again
+		}
+	}()
 	if c.Target.Network == "tcp" {
 		var all []byte
 		for _, m := range messages {
