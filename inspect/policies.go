@@ -308,7 +308,7 @@ func (p *Policies) mesh(ctx context.Context, name string) (m *view.Mesh, release
 	if err != nil {
 		return nil, nil, err
 	}
-	if m, err = scope.Await(ctx, latest); err != nil {
+	if m, err = scope.Await(ctx, latest, nil); err != nil {
 		scope.Release()
 		return nil, nil, fault.Wrap(fault.Unavailable, err, "what was written last cannot be seen yet: ask again")
 	}

@@ -96,3 +96,73 @@ func TestRotationWithoutEgresses(t *testing.T) {
 		}
 	})
 }
+
+// TestZoneThatIsNotPlannedStopsNoRotation: egresses serve all meshes. A zone that stands still, perhaps
+// because of another mesh, keeps a new root waiting no longer than a proxy that is silent.
+func TestZoneThatIsNotPlannedStopsNoRotation(t *testing.T) {
+	rotate(t, memstore.NewStatus(), []string{"d"}, func(r *rotating) {
+		r.withEgress(true)
+		r.publish("d")
+		r.publishZone()
+		r.ask()
+		sub, egress := r.cp.snapshots.Subscribe("m.d"), r.cp.snapshots.Subscribe(mesh.ZoneNodeID(mesh.ProxyEgress, "out"))
+		defer sub.Close()
+		defer egress.Close()
+		r.publish("d")
+		r.publishZone()
+		r.confirm(sub)
+		r.confirm(egress)
+		r.ask()
+		r.publish("d")
+		r.confirm(sub)
+		time.Sleep(rotationGrace)
+		synctest.Wait()
+		r.expect("the zone is not planned", meshca.PhaseTrusting, 0)
+		if r.held.Load() == 0 {
+			t.Error("it is not told that the mesh is held up")
+		}
+		time.Sleep(rotationSilence - time.Second)
+		synctest.Wait()
+		r.expect("it is waited for", meshca.PhaseTrusting, 0)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		r.expect("it is still not planned", meshca.PhaseSigning, 1)
+		r.publish("d")
+		r.confirm(sub)
+		r.expect("the egress still has a certificate of the old root", meshca.PhaseSigning, 1)
+		r.publishZone()
+		r.confirm(egress)
+		r.expect("the zone is planned again", "", 0)
+	})
+}
+
+// TestRootThatAnEgressRefuses: an egress that was offered a root and refuses it is waited for until it
+// accepts it.
+func TestRootThatAnEgressRefuses(t *testing.T) {
+	rotate(t, memstore.NewStatus(), []string{"d"}, func(r *rotating) {
+		r.withEgress(true)
+		r.publish("d")
+		r.publishZone()
+		r.ask()
+		sub, egress := r.cp.snapshots.Subscribe("m.d"), r.cp.snapshots.Subscribe(mesh.ZoneNodeID(mesh.ProxyEgress, "out"))
+		defer sub.Close()
+		defer egress.Close()
+		r.publish("d")
+		r.publishZone()
+		r.confirm(sub)
+		r.confirm(egress)
+		r.ask()
+		r.publish("d")
+		r.publishZone()
+		r.confirm(sub)
+		st := egress.State()
+		egress.Reject([]snapshot.Rejection{{Type: resource.Secret, Error: "no", Revision: st.Revision, Resources: []string{mesh.SecretCA("m")}}})
+		egress.Confirm(st)
+		time.Sleep(rotationGrace + rotationSilence + time.Minute)
+		synctest.Wait()
+		r.expect("the egress refuses", meshca.PhaseTrusting, 0)
+		egress.Reject(nil)
+		r.confirm(egress)
+		r.expect("it accepts it", meshca.PhaseSigning, 1)
+	})
+}

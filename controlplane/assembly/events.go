@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -119,11 +120,29 @@ func (cp *ControlPlane) reconcile(ctx context.Context) error {
 			cp.mesh.insights.Expect(mesh.NodeID(key.Scope, key.Name))
 		}
 	}
+	err = errors.Join(err, cp.endDeleted(ctx))
 	cp.recheck(ctx)
 	cp.uploadedChanged()
 	cp.judgeSigningKeys(ctx)
 	cp.renewTokens.add(cp.mesh.admin.Linked()...)
 	return err
+}
+
+// endDeleted tells the loop which of the control planes that it follows were deleted. The default one
+// exists always. One whose row cannot be read counts as existing.
+func (cp *ControlPlane) endDeleted(ctx context.Context) error {
+	followed := cp.loop.ControlPlanes() // before the store is read: one that is created in between is not taken for a deleted one
+	return cp.store.View(ctx, func(r store.Reader) error {
+		for _, name := range followed {
+			if name == model.DefaultControlPlane {
+				continue
+			}
+			if _, err := r.Get(cloud.ControlPlanes, "", name); fault.Is(err, fault.NotFound) {
+				cp.loop.Deleted(name)
+			}
+		}
+		return nil
+	})
 }
 
 // stored reports whether a Dataplane exists. A row that cannot be read counts as existing,

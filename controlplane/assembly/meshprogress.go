@@ -39,6 +39,16 @@ func (p meshProgress) own(meshName string) []string {
 	return out
 }
 
+// answering are those of its own scopes in which somebody can answer. Egresses of a zone that cannot be
+// planned are not told of the root: one mesh that spoils the zone would stop the rotations of all meshes
+// that are left through egresses.
+func (p meshProgress) answering(meshName string, revision uint64) []string {
+	if p.behind(publish.ZoneScope, revision) {
+		return []string{publish.MeshScope(meshName)}
+	}
+	return p.own(meshName)
+}
+
 // asked are the scopes of a mesh, with others or without.
 func (p meshProgress) asked(meshName string, others bool) []string {
 	if others {
@@ -108,13 +118,13 @@ func (p meshProgress) Confirmed(ctx context.Context, meshName string, revision u
 
 // Unrefused implements meshca.Progress.
 func (p meshProgress) Unrefused(ctx context.Context, meshName string, revision uint64) error {
-	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, p.own(meshName), ofSecret(meshName))
+	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, p.answering(meshName, revision), ofSecret(meshName))
 	return err
 }
 
 // Shown implements meshca.Progress.
 func (p meshProgress) Shown(ctx context.Context, meshName string, revision uint64) error {
-	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, p.own(meshName), nil)
+	_, err := p.cp.snapshots.WaitRefusals(ctx, revision, []string{publish.MeshScope(meshName)}, nil)
 	return err
 }
 
@@ -152,7 +162,11 @@ func (p meshProgress) Lacking(meshName string, revision uint64) (silent, refusin
 
 // Left implements meshca.Progress.
 func (p meshProgress) Left(meshName string, revision uint64, others bool) time.Time {
-	_, left := p.cp.snapshots.Refusers(revision, p.asked(meshName, others), ofSecret(meshName))
+	scopes := p.answering(meshName, revision)
+	if others {
+		scopes = p.scopes(meshName)
+	}
+	_, left := p.cp.snapshots.Refusers(revision, scopes, ofSecret(meshName))
 	return left
 }
 

@@ -70,7 +70,7 @@ func (h *holds) judge(context.Context) {
 	}
 	h.board.Set(conditionRotations, health.Finding{State: health.Degraded, Reason: reason, Text: fmt.Sprintf(
 		"a new root does not sign yet, and the old one does, because of connected proxies: %s. "+
-			"Who has not answered, or is of another mesh, is waited for until %s after the beginning; who refuses it in its own mesh, or is not offered it there, until that has ended. "+
+			"Who has not answered, or is of another mesh, or is an egress to which it is not offered, is waited for until %s after the beginning; who refuses it in its own mesh or as an egress, or is not offered it in its own mesh, until that has ended. "+
 			"Look at their overviews and restart them, or revoke the token of a proxy that is not yours (POST /tokens/dataplane/revocations)",
 		strings.Join(texts, "; "), rotationGrace+rotationSilence)})
 }

@@ -28,11 +28,12 @@ type Progress interface {
 	Confirmed(ctx context.Context, mesh string, revision uint64, others bool) error
 	// Unrefused is like Confirmed, but waits only for connected proxies that refuse a secret
 	// of the revision, and for those that refused one before they came back and have not
-	// answered since. Those of other meshes are not among them.
+	// answered since. Those of other meshes are not among them, nor are egresses that are not offered
+	// the revision.
 	Unrefused(ctx context.Context, mesh string, revision uint64) error
 	// Shown returns once what the revision says is offered to the proxies of a mesh. Those of other
-	// meshes are not waited for: a mesh that cannot be planned must not stop the rotations of others. It
-	// returns an error when ctx ends before.
+	// meshes are not waited for, nor are egresses, which serve all meshes: a mesh that cannot be planned
+	// must not stop the rotations of others. It returns an error when ctx ends before.
 	Shown(ctx context.Context, mesh string, revision uint64) error
 	// Lacking returns the ids of the connected nodes for which Confirmed would wait, those of
 	// other meshes among them, in order: those that have not answered, and those that refuse. A refusal outlives its
@@ -81,7 +82,7 @@ type Options struct {
 	// and have not answered. It is bounded because a thief with the token of one proxy could
 	// otherwise block every rotation by not answering. Of other meshes it bounds the wait for
 	// proxies that refuse, too, and for the root to be offered to them at all: who may have them revoked, or
-	// mend a mesh that cannot be planned, has no say there.
+	// mend a mesh that cannot be planned, has no say there. The latter holds for egresses, too.
 	Silence time.Duration
 	// Held is called when the grace of a mesh is over and connected proxies, or meshes that stand still, keep a
 	// new authority from signing, with the revision that they have not confirmed; also when the root was not

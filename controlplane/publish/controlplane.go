@@ -45,7 +45,8 @@ type variant struct {
 	nodes   int
 }
 
-// controlPlane returns a control plane and follows it from now on. views opens its view.
+// controlPlane returns a control plane and follows it from now on, unless it was deleted. views opens its
+// view.
 func (l *Loop) controlPlane(
 	ctx context.Context, name string, views func(context.Context, string) (*view.Scope[*view.Gateway], error),
 ) (*gatewayPlane, error) {
@@ -70,6 +71,7 @@ func (l *Loop) controlPlane(
 	p.sub = scope.Subscribe(p.wake)
 	p.revision, p.tried = p.state.Revision(), p.state.Revision()
 	l.announce(p, nil)
+	l.reap(p) // it may have been deleted meanwhile
 	return p, nil
 }
 
@@ -88,6 +90,9 @@ func (l *Loop) enterControlPlane(p *gatewayPlane) *gatewayPlane {
 	defer l.mu.Unlock()
 	if first, ok := l.planes[p.id()].(*gatewayPlane); ok {
 		return first
+	}
+	if c := l.coming[p.name]; c != nil {
+		p.deleted = c.deleted
 	}
 	l.add(p)
 	delete(l.unread, p.name)
@@ -131,39 +136,6 @@ func (p *gatewayPlane) leave(id string, _ time.Time) {
 func (p *gatewayPlane) id() string { return ControlPlaneScope(p.name) }
 
 func (p *gatewayPlane) gone() bool { return p.deleted && len(p.nodes) == 0 }
-
-// errDeleted is the error for callers that found a control plane before it ended.
-func (p *gatewayPlane) errDeleted() error {
-	return fault.New(fault.NotFound, "control plane %s was deleted", p.name)
-}
-
-// Deleted tells the loop that a control plane was deleted. It is not followed any more once its last
-// gateway has left and no mesh looks at it. Otherwise what it held would stay in memory until a
-// restart.
-func (l *Loop) Deleted(name string) {
-	p := l.followedPlane(name)
-	if p == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.deleted = true
-	l.reap(p)
-}
-
-// lookers reports whether meshes look at a plane. They use its view. The caller holds mu.
-func (l *Loop) lookers(p plane) bool {
-	g, ok := p.(*gatewayPlane)
-	if !ok {
-		return false
-	}
-	for _, looks := range l.looksAt {
-		if _, ok := looks[g.name]; ok {
-			return true
-		}
-	}
-	return false
-}
 
 func (p *gatewayPlane) due() (at time.Time) {
 	for _, c := range p.variants {

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -87,5 +88,22 @@ func TestDeletedControlPlaneOfAMesh(t *testing.T) {
 		)
 		leave()
 		b.follows("the mesh has ended", false)
+	})
+}
+
+// A dry run that waits for a control plane goes on when that ends: its view shows nothing newer, so the
+// dry run would wait until its patience is over.
+func TestReachedEndsWithTheControlPlane(t *testing.T) {
+	betweenScopes(t, func(*testing.T, *between) {}, func(t *testing.T, b *between) {
+		b.connect("cp/other/a")()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		reached := make(chan error, 1)
+		go func() { reached <- b.loop.Reached(ctx, b.loop.Latest()+1, []string{ControlPlaneScope("other")}) }()
+		synctest.Wait()
+		b.loop.Deleted("other")
+		if err := <-reached; err != nil {
+			t.Errorf("whoever waits for a control plane that ends gets %v", err)
+		}
 	})
 }

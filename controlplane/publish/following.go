@@ -26,8 +26,8 @@ func (f *following[S]) close() {
 }
 
 // reach implements plane.
-func (f *following[S]) reach(ctx context.Context, revision uint64) error {
-	_, err := f.scope.Await(ctx, revision)
+func (f *following[S]) reach(ctx context.Context, revision uint64, over <-chan struct{}) error {
+	_, err := f.scope.Await(ctx, revision, over)
 	return err
 }
 

@@ -18,7 +18,7 @@ func (i *imaginedPlane) foresee(ctx context.Context, _ *Loop, room int) Foreseen
 		if ctx.Err() != nil {
 			return f
 		}
-		f.Fates = append(f.Fates, v.foresee(&i.Imagined, of, t)...)
+		f.Fates = append(f.Fates, v.foresee(ctx, &i.Imagined, of, t)...)
 	}
 	t.differ(of, leftOut(i.Before), leftOut(i.After), 0)
 	f.complete(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // foresee implements imagined.
-func (i *imaginedZone) foresee(_ context.Context, _ *Loop, room int) Foreseen {
+func (i *imaginedZone) foresee(ctx context.Context, _ *Loop, room int) Foreseen {
 	f, t := Foreseen{Scope: ZoneScope}, tally{}
 	f.notFollowed(i.Err, Failure{})
 	all, planners := i.plane.remembered()
@@ -31,7 +31,7 @@ func (i *imaginedZone) foresee(_ context.Context, _ *Loop, room int) Foreseen {
 		planners = these
 		return out
 	}
-	f.Fates = r.foresee(&i.Imagined, Failure{}, t)
+	f.Fates = r.foresee(ctx, &i.Imagined, Failure{}, t)
 	f.complete(t)
 	return f
 }

@@ -21,12 +21,16 @@ func (l *Loop) follow(ctx context.Context, id string) (*gatewayPlane, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer l.comes(name)() // a deletion after the next question is not missed
 	if _, err := l.parameters(ctx, id); err != nil {
 		return nil, err // an unknown node must not open a control plane
 	}
 	p, err := l.controlPlane(ctx, name, l.Views.ControlPlane)
 	if err != nil {
 		return nil, fmt.Errorf("open control plane %s: %w", name, err)
+	}
+	if p.ended() {
+		return nil, p.errDeleted()
 	}
 	return p, nil
 }

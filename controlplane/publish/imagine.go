@@ -139,10 +139,11 @@ func (l *Loop) lookedAt(p *meshPlane) map[string]*gatewayPlane {
 	return out
 }
 
-// Reached waits until scopes show a revision, or cannot be read. The error is that of ctx.
+// Reached waits until scopes show a revision, cannot be read, or are not followed any more: the next
+// [Loop.Imagine] no longer finds those. The error is that of ctx.
 func (l *Loop) Reached(ctx context.Context, revision uint64, scopes []string) error {
 	for _, p := range l.seenBy(scopes) {
-		if err := p.reach(ctx, revision); err != nil {
+		if err := p.reach(ctx, revision, p.common().over); err != nil {
 			return err
 		}
 	}

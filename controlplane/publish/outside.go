@@ -187,6 +187,7 @@ func (l *Loop) openAll(ctx context.Context, start func(func())) {
 // open follows a control plane. While it cannot be read, the meshes that look at it are
 // told so, and everything else continues.
 func (l *Loop) open(ctx context.Context, name string) {
+	defer l.comes(name)()
 	_, err := l.controlPlane(ctx, name, l.Views.ControlPlane)
 	if err != nil && ctx.Err() == nil {
 		l.unreadable(name, err)

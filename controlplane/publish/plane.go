@@ -50,8 +50,9 @@ type plane interface {
 	unread() error
 	// due returns the time of the next attempt of something that failed, or zero.
 	due() time.Time
-	// reach waits until the view shows a revision, or cannot be read. The error is that of ctx.
-	reach(ctx context.Context, revision uint64) error
+	// reach waits until the view shows a revision or cannot be read, or over is closed. The error is
+	// that of ctx.
+	reach(ctx context.Context, revision uint64, over <-chan struct{}) error
 	// read reads what the view shows where a transaction begins, unless that is there already. What
 	// cannot be read is left out.
 	read(d view.Draft, into *Base)

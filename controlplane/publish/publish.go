@@ -106,6 +106,8 @@ type Loop struct {
 	start func(plane)
 	// opening counts the goroutines that open a scope that has no plane yet.
 	opening map[string]int
+	// coming holds the control planes that goroutines are about to follow, or find followed.
+	coming map[string]*coming
 	// looksAt holds the control planes that the policies of a mesh have asked for, by mesh.
 	// The value is the revision of the control plane that the published sets of the mesh
 	// were made of.
@@ -163,7 +165,7 @@ func New(o Options) *Loop {
 	l := &Loop{
 		Options: o, moved: make(chan struct{}), opener: make(chan struct{}, 1),
 		unread: map[string]error{model.DefaultControlPlane: policy.ErrReading},
-		planes: map[string]plane{}, opening: map[string]int{}, looksAt: map[string]map[string]uint64{}, scopings: map[string]model.Scoping{}, nodes: map[string]*node{}, away: newAway(maxAway),
+		planes: map[string]plane{}, opening: map[string]int{}, coming: map[string]*coming{}, looksAt: map[string]map[string]uint64{}, scopings: map[string]model.Scoping{}, nodes: map[string]*node{}, away: newAway(maxAway),
 	}
 	for _, k := range l.Kinds {
 		l.scopings[k.Name] = k.Scoping

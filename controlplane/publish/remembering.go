@@ -2,6 +2,7 @@ package publish
 
 import (
 	"cmp"
+	"context"
 
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -31,10 +32,14 @@ type lacking struct {
 }
 
 // foresee plans the nodes before and after a write, and notes what cannot be made. If nothing can be
-// planned, they keep what they have: after the write, and before it, too.
-func (r *remembering[S]) foresee(i *view.Imagined[S], of Failure, t tally) (fates []Fate) {
+// planned, they keep what they have: after the write, and before it, too. If ctx ends, the second plan is
+// not made: it takes as long as the first, and nobody waits for it any more.
+func (r *remembering[S]) foresee(ctx context.Context, i *view.Imagined[S], of Failure, t tally) (fates []Fate) {
 	var was, is planned
 	unplanned := guard(func() { was = r.plan(i.Before) })
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err := guard(func() { is = r.plan(i.After) }); err != nil {
 		t.unplanned(of, err, len(r.nodes), unplanned != nil)
 		return nil

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -32,7 +34,9 @@ type zonePlane struct {
 	// why one of them keeps that.
 	joined  map[string]*resource.Set
 	refused map[string]error
-	log     *slog.Logger
+	// panics are what panicked in the last plan that was made all the same.
+	panics []failure
+	log    *slog.Logger
 }
 
 // zone returns the plane of the zone, which is followed from now on.
@@ -152,6 +156,7 @@ func (p *zonePlane) update(now time.Time) batch {
 // away.
 func (p *zonePlane) plan(out batch) {
 	p.planners.update(p.state)
+	p.tell()
 	clear(p.refused)
 	for id, before := range p.joined {
 		set, err := p.planners.set(p.state, id)
@@ -162,6 +167,23 @@ func (p *zonePlane) plan(out batch) {
 		if !set.Equal(before) {
 			p.joined[id], out[id] = set, set
 		}
+	}
+}
+
+// tell logs once what panicked. It is a mistake of this program, even where a planner contains it so that
+// the rest of the zone is planned.
+func (p *zonePlane) tell() {
+	before := p.panics
+	p.panics = nil
+	for _, planner := range p.planners {
+		for _, f := range planner.Failures() {
+			if _, panicked := errors.AsType[*plan.Failed](f.Err); panicked {
+				p.panics = append(p.panics, f)
+			}
+		}
+	}
+	for _, f := range unheardOf(before, p.panics) {
+		p.log.Error("planning a part of the zone failed", "part", f.Cell, "kept_last_good", f.Kept, "error", f.Err.Error())
 	}
 }
 

@@ -53,9 +53,10 @@ func (sub *Subscription[S]) Close() {
 	delete(sub.scope.subs, sub)
 }
 
-// Await returns the first state that shows a revision. While the store cannot be followed, it
-// returns the last state that could be read. The error is that of ctx.
-func (s *Scope[S]) Await(ctx context.Context, revision uint64) (state S, err error) {
+// Await returns the first state that shows a revision. While the store cannot be followed, and once
+// over is closed, it returns the last state that could be read: a scope that its holder has released
+// may show nothing newer. over may be nil. The error is that of ctx.
+func (s *Scope[S]) Await(ctx context.Context, revision uint64, over <-chan struct{}) (state S, err error) {
 	if state = s.State(); state.Revision() >= revision {
 		return state, nil
 	}
@@ -69,6 +70,8 @@ func (s *Scope[S]) Await(ctx context.Context, revision uint64) (state S, err err
 		}
 		select {
 		case <-wake:
+		case <-over:
+			return s.State(), nil
 		case <-ctx.Done():
 			return state, ctx.Err()
 		}

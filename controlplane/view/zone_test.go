@@ -56,7 +56,7 @@ func TestZoneWithAnUnreadableMesh(t *testing.T) {
 			defer scope.Release()
 			shows := func(revision uint64, sick int, meshes ...string) {
 				t.Helper()
-				z, err := scope.Await(t.Context(), revision)
+				z, err := scope.Await(t.Context(), revision, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

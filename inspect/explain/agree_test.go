@@ -211,7 +211,7 @@ func (d *drawing) spec(p *inspect.Policies, name string) (spec *mesh.Dataplane) 
 		d.w.t.Fatal(err)
 	}
 	defer scope.Release()
-	m, err := scope.Await(context.Background(), d.w.db.Revision())
+	m, err := scope.Await(context.Background(), d.w.db.Revision(), nil)
 	if err != nil {
 		d.w.t.Fatal(err)
 	}

@@ -83,12 +83,30 @@ func (p *Planner) leave(z *view.Zone) (changed bool) {
 			continue
 		}
 		if r := roomOf(serving, len(l.located)); l.due || l.room != r {
-			l.room, l.due = r, false
-			l.build(p.policies)
+			l.room = r
+			l.renew(p.policies)
 			changed = true
 		}
 	}
 	return changed
+}
+
+// renew brings what a mesh contributes up to date. A mesh for which that panics keeps what it
+// contributed, is named in the failures, and is tried again with the next change: other meshes, which
+// the same egresses serve, must not stand still because of it.
+func (l *leaving) renew(policies []*policy.Policy) {
+	next, err := plan.Protect(l.state.Name(), func(string) (*leaving, error) {
+		next := *l
+		next.build(policies)
+		return &next, nil
+	})
+	if err != nil {
+		l.exits, l.due = nil, true // they may have stopped half-way
+		l.failures = []plan.Failure{{Cell: "mesh " + l.state.Name(), Err: err, Kept: l.roots != nil}}
+		return
+	}
+	*l = *next
+	l.due = false
 }
 
 // build asks for everything again. What is made of the same is the same. Services that have no room

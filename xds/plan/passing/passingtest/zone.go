@@ -118,7 +118,7 @@ func (z *Zone) Drop(k *model.Kind, scope, name string) {
 // state is that of a revision.
 func (z *Zone) state(revision uint64) *view.Zone {
 	z.t.Helper()
-	state, err := z.scope.Await(z.t.Context(), revision)
+	state, err := z.scope.Await(z.t.Context(), revision, nil)
 	if err != nil {
 		z.t.Fatal(err)
 	}

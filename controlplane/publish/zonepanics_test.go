@@ -1,0 +1,44 @@
+package publish
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/plan"
+)
+
+// lackingZone is a planner of which parts fail.
+type lackingZone struct {
+	zonePlanner
+	fs []failure
+}
+
+func (*lackingZone) Update(*view.Zone)     {}
+func (l *lackingZone) Failures() []failure { return l.fs }
+
+// TestPanicInAPartOfTheZoneIsLogged: a panic that a planner contains is in the log, once, and other failures
+// are not: they are about what is configured, and whoever asks for it learns them.
+func TestPanicInAPartOfTheZoneIsLogged(t *testing.T) {
+	var out bytes.Buffer
+	panicked := failure{Cell: "mesh bank", Err: &plan.Failed{Value: "a mistake"}, Kept: true}
+	l := &lackingZone{}
+	p := &zonePlane{planners: zonePlanners{mesh.ProxyEgress: l}, log: slog.New(slog.NewTextHandler(&out, nil))}
+	for _, step := range []struct {
+		fs   []failure
+		want int
+	}{
+		{[]failure{{Cell: "mesh shop", Err: errors.New("too many")}}, 0},
+		{[]failure{panicked}, 1}, {[]failure{panicked}, 1}, {nil, 1}, {[]failure{panicked}, 2},
+	} {
+		l.fs = step.fs
+		p.plan(batch{})
+		if n := strings.Count(out.String(), "mesh bank"); n != step.want || strings.Contains(out.String(), "shop") {
+			t.Errorf("after %v: %s", step.fs, &out)
+		}
+	}
+}

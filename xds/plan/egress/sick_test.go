@@ -1,0 +1,86 @@
+package egress_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/plan/egress"
+	"github.com/meshgate/meshgate/xds/resource"
+)
+
+// TestMeshThatCannotBePlanned: a mesh for which planning panics keeps what it has at egresses and is
+// named, and the plan of other meshes goes on. Otherwise one mesh would hold up all that are left through
+// egresses. It is tried again with the next change.
+func TestMeshThatCannotBePlanned(t *testing.T) {
+	z := outside(t)
+	z.Put(mesh.Meshes, "", "bank", through())
+	trusting(t, z, "bank", "two")
+	z.Put(mesh.ExternalServices, "bank", "mail", external("mail.example:25", service("mail"), nil))
+	p := fresh()
+	p.Update(z.Write(mesh.ExternalServices, "shop", "mail", external("mail.example:25", service("mail"), nil)))
+	has := func(when string, clusters map[string]bool, sick bool) {
+		t.Helper()
+		set, err := p.Set("127.0.0.1", 10002)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range clusters {
+			if got := set.Get(resource.Cluster, name) != nil; got != want {
+				t.Errorf("%s: %s is there: %t", when, name, got)
+			}
+		}
+		if set.Get(resource.Secret, mesh.SecretCA("bank")) == nil {
+			t.Errorf("%s: the roots of the mesh are not there", when)
+		}
+		fs := p.Failures()
+		if !sick && len(fs) > 0 {
+			t.Errorf("%s: failures are %v", when, fs)
+		}
+		if _, panicked := failedOf(fs); sick && (!panicked || len(fs) != 1 || fs[0].Cell != "mesh bank" || !fs[0].Kept) {
+			t.Errorf("%s: failures are %v", when, fs)
+		}
+	}
+	has("at the start", map[string]bool{"bank:mail": true, "bank:files": false, "shop:mail": true, "shop:files": false}, false)
+
+	p.Spoil("bank")
+	z.Write(mesh.ExternalServices, "bank", "files", external("files.example:21", service("files"), nil))
+	p.Update(z.Write(mesh.ExternalServices, "shop", "files", external("files.example:21", service("files"), nil)))
+	has("with a mesh that cannot be planned", map[string]bool{"bank:mail": true, "bank:files": false, "shop:mail": true, "shop:files": true}, true)
+
+	p.Update(z.Write(mesh.ExternalServices, "shop", "more", external("more.example:21", service("more"), nil)))
+	has("with the next change", map[string]bool{"bank:mail": true, "bank:files": true, "shop:files": true, "shop:more": true}, false)
+}
+
+// TestCopyTriesAMeshAgain: a copy of a planner in which a mesh could not be planned tries it, too.
+func TestCopyTriesAMeshAgain(t *testing.T) {
+	z := outside(t)
+	p := fresh()
+	p.Update(z.Write(mesh.ExternalServices, "shop", "mail", external("mail.example:25", service("mail"), nil)))
+	p.Spoil("shop")
+	p.Update(z.Write(mesh.ExternalServices, "shop", "files", external("files.example:21", service("files"), nil)))
+	next := p.Copy()
+	next.Update(z.Write(mesh.ExternalServices, "shop", "more", external("more.example:21", service("more"), nil)))
+	for planner, want := range map[*egress.Planner]bool{p: false, next: true} {
+		set, err := planner.Set("127.0.0.1", 10002)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := set.Get(resource.Cluster, "shop:files") != nil; got != want {
+			t.Errorf("the service is there: %t, want %t", got, want)
+		}
+		if _, panicked := failedOf(planner.Failures()); panicked == want {
+			t.Errorf("failures are %v", planner.Failures())
+		}
+	}
+}
+
+func failedOf(fs []plan.Failure) (*plan.Failed, bool) {
+	for _, f := range fs {
+		if failed, ok := errors.AsType[*plan.Failed](f.Err); ok {
+			return failed, true
+		}
+	}
+	return nil, false
+}
