@@ -22,7 +22,7 @@ func Try(f *os.File) error {
 
 // Await is [Try] that waits until nobody else has the lock; if it has to, it first calls waits. The end of ctx
 // ends this, too. Nothing interrupts the call of the system that waits: what it gets after ctx has ended is given
-// back at once.
+// back at once. So after an error the file is not the caller's any more: it is closed, or will be.
 func Await(ctx context.Context, f *os.File, waits func()) error {
 	err := flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, ErrHeld) {

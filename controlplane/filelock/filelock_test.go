@@ -14,11 +14,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t *testing.T, path string) *os.File {
 	t.Helper()
+	f := given(t, path)
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// given opens a file that somebody else closes.
+func given(t *testing.T, path string) *os.File {
+	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = f.Close() })
 	return f
 }
 
@@ -58,7 +65,7 @@ func TestAwaitEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := Await(ctx, open(t, path), cancel); !errors.Is(err, context.Canceled) {
+	if err := Await(ctx, given(t, path), cancel); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	_ = first.Close()
