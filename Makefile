@@ -16,7 +16,7 @@ RACE := -race $(foreach package,modernc.org/sqlite/lib golang.org/x/crypto/scryp
 GINKGO_FLAGS ?=
 # The packages whose tests take longest are begun first: the last one would be tried
 # alone, with the other processors idle.
-LONG := xds/plan/sidecar filter/tokencache controlplane/revoke xds/plan/edge xds/relay controlplane/gatewayapi filter/dynamicmodule
+LONG := controlplane/assembly xds/plan/sidecar filter/tokencache controlplane/revoke xds/plan/edge xds/relay controlplane/gatewayapi filter/dynamicmodule controlplane/meshapi xds/policy/all
 # Further versions of Envoy that the core of the mesh suite must pass; 1.38.3 is also
 # the one that an upgrade begins with.
 ENVOY_VERSIONS ?= 1.38.3
