@@ -22,7 +22,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/controlplane/view"
-	"github.com/meshgate/meshgate/e2e/few"
 	plan "github.com/meshgate/meshgate/xds/plan/edge"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -31,7 +30,6 @@ import (
 // with routes that cannot be made.
 func TestForeseenOfGateways(t *testing.T) {
 	broken, kept, foretold := false, false, 0
-	few.UnderRace(t, 25)
 	rapid.Check(t, func(rt *rapid.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		log, db := slog.New(slog.DiscardHandler), memstore.New()

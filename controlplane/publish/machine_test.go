@@ -285,7 +285,7 @@ func TestMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs, bareSecrets, samples := 0, false, samplesOf(t)
-	few.UnderRace(t, 25)
+	few.UnderRace(t, 50) // with fewer, what must be seen once may not be
 	rapid.Check(t, func(rt *rapid.T) {
 		runs++
 		m := &machine{t: rt, ids: ids, pairs: pairs, samples: samples, clients: map[string]*proxyClient{}, away: map[string]*proxyClient{}}
