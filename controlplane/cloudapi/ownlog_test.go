@@ -204,9 +204,9 @@ func TestFromChangeToReceiver(t *testing.T) {
 	third := must("admin", 200, "POST", destinations, `{"name":"third","endpoint":"https://third.example/","authorization":"s3cret","log_format":"cef"}`)["id"].(string)
 	must("admin", 409, "DELETE", ownHook, "") // the receiver has not heard yet that the log is off
 	must("admin", 409, "PATCH", ownHook, fmt.Sprintf(`{"audit_log_destination_id":%q}`, third))
-	s.set(false)
 	must("admin", 409, "PATCH", destinations+"/"+id, `{"endpoint":"https://elsewhere.example/"}`) // it would be in no log
-	must("admin", 200, "PATCH", ownHook, `{"enabled":true}`)                                      // ends the pause
+	s.set(false)
+	must("admin", 200, "PATCH", ownHook, `{"enabled":true}`) // ends the pause
 	arrived(
 		"UPDATED"+admin+"PATCH "+path+`/{id} audit_log_destination ["/authorization"]`,
 		"DELETED"+admin+"DELETE "+path+`/{id} audit_log_destination ["/authorization","/endpoint","/log_format","/name","/skip_ssl_verification"]`,
