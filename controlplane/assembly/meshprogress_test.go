@@ -103,6 +103,20 @@ func (r *rotating) confirm(sub *snapshot.Subscription) {
 	synctest.Wait()
 }
 
+// beside asks for a rotation and has the first root confirmed by the proxy of the mesh, and by a node
+// beside the mesh, which publish publishes. The caller closes both.
+func (r *rotating) beside(node string, publish func()) (proxy, other *snapshot.Subscription) {
+	r.publish("d")
+	publish()
+	r.ask()
+	proxy, other = r.cp.snapshots.Subscribe("m.d"), r.cp.snapshots.Subscribe(node)
+	r.publish("d")
+	publish()
+	r.confirm(proxy)
+	r.confirm(other)
+	return proxy, other
+}
+
 // expect compares the phase, and the number of roots that are trusted for old certificates.
 func (r *rotating) expect(what, phase string, previous int) {
 	r.t.Helper()
