@@ -66,7 +66,7 @@ func TestTenantOfAServiceLeavesItsGroup(t *testing.T) {
 	}
 	w.must(w.members("a", "b"))
 	group.accepts("for a service of one that came back", bound, "user-of-a")
-	away.accepts("for a service of one that came back, without the control plane", bound, "user-of-a")
+	away.comesToAccept("for a service of one that came back, without the control plane", bound, "user-of-a")
 }
 
 // holds reports whether Redis has something under a credential of a control plane.

@@ -272,7 +272,6 @@ func userOf(packed []byte) string {
 	return string(packed[at.Off : at.Off+at.Len])
 }
 
-// accepts is asked twice: what the first has left in memory must say the same.
 // comesToAccept waits until a credential is accepted by what stands in Redis: the control plane
 // writes that after it has answered.
 func (n *node) comesToAccept(what string, c credential, user string) {
@@ -281,6 +280,7 @@ func (n *node) comesToAccept(what string, c credential, user string) {
 	n.accepts(what, c, user)
 }
 
+// accepts is asked twice: what the first has left in memory must say the same.
 func (n *node) accepts(what string, c credential, user string) {
 	n.w.Helper()
 	for range 2 {
@@ -393,9 +393,7 @@ func TestTenantLeavesItsGroup(t *testing.T) {
 	}
 	w.must(w.members("a", "b"))
 	group.accepts("of one that came back", leaves, "user-of-a")
-	// What a gateway has asked for reaches Redis after its answer.
-	redistest.Until(t, "Redis has it again", func() bool { a, _ := away.asks(leaves); return a == contract.Found })
-	away.accepts("of one that came back, without the control plane", leaves, "user-of-a")
+	away.comesToAccept("of one that came back, without the control plane", leaves, "user-of-a")
 }
 
 // TestTenantCannotBeSaidToHaveLeft: while Redis cannot be written, a gateway that is out of
