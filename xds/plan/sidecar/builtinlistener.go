@@ -133,7 +133,7 @@ func (p *Planner) makeListeners(r *reach, guards []*policy.Choices) {
 
 // makePort makes the listener on one port, and its route tables.
 func (p *Planner) makePort(r *reach, on []*outbound, old *part, selections *policy.Choices) {
-	first := on[0]
+	first, across := on[0], false
 	k := builtinListenerKey{
 		mesh: p.facts.mesh, address: first.shape.Address, port: first.shape.Port, service: r.shape.Gateway.Service(), source: r.shape.Source, bare: r.shape.Bare,
 		selections: selections,
@@ -144,7 +144,7 @@ func (p *Planner) makePort(r *reach, on []*outbound, old *part, selections *poli
 			if !p.listensAcross(r, on) {
 				return
 			}
-			c.life, c.withdrawn = p.facts.life, p.crossed.withdrawn
+			c.life, c.withdrawn, across = p.facts.life, p.crossed.withdrawn, true
 		}
 		var ok bool
 		if c.table, ok = p.makeTable(r, on, old, gatewayTable(r.gateway.Chosen.Name, first.listener.Spec, mesh.AnyHost), nil); ok {
@@ -169,7 +169,12 @@ func (p *Planner) makePort(r *reach, on []*outbound, old *part, selections *poli
 		return // nothing listens where nothing could be done
 	}
 	l, err := of(p.cells.builtins, p.round, k, p.builtinListener)
-	r.front.keep(&r.front.listeners, old.listeners, first.listenerName(), l, err)
+	if err != nil { // what stays is the last version
+		across = slices.Contains(old.across, first.listenerName())
+	}
+	if r.front.keep(&r.front.listeners, old.listeners, first.listenerName(), l, err) && across {
+		r.front.across = append(r.front.across, first.listenerName())
+	}
 }
 
 // limitOf returns the limit of the connections to listeners with one chain.

@@ -56,6 +56,8 @@ type part struct {
 	failures      []plan.Failure
 	// made says how the clusters of destinations were made.
 	made []made
+	// across are the names of the listeners for proxies of all meshes.
+	across []string
 }
 
 // classify puts a proxy into the class of its shape. It makes the class for the first proxy.
@@ -197,18 +199,31 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 		resource.Listener: x.listeners.with(&p.compare, c.listeners.table, x.own.listeners, x.hidden),
 		resource.Endpoint: c.reach.endpoints, resource.Route: c.routes.table,
 	}
-	var secrets map[string]string
+	x.failures = x.own.failures
+	patched := c.proxy != nil && p.has.patch
+	if patched {
+		x.failures = slices.Concat(x.failures, p.finish(x, tables))
+	}
+	secrets := p.secrets(x, tables)
+	if patched {
+		secrets = x.unneeded(secrets, c.reach.confided, tables[resource.Cluster])
+	}
+	return resource.Assemble(tables, secrets)
+}
+
+// secrets adds the secrets of a proxy to its tables, which are finished otherwise, and returns those
+// for which it may ask, with their generations.
+func (p *Planner) secrets(x *proxy, tables map[resource.TypeURL]*resource.Table) (secrets map[string]string) {
+	c, put := x.class, x.class.contributed.secrets
 	if p.facts.security != plain {
 		tables[resource.Secret] = p.ca
 		secrets = map[string]string{
 			mesh.SecretIdentity(p.facts.mesh): c.identity(p.state.Trust()),
 			mesh.SecretCA(p.facts.mesh):       "",
 		}
-		for _, name := range p.beyond {
-			secrets[name] = ""
-		}
+		put = slices.Concat(p.judgedBy(c.reach, tables), put)
 	}
-	if put := c.contributed.secrets; len(put) > 0 || x.secrets.table != nil {
+	if len(put) > 0 || x.secrets.table != nil {
 		tables[resource.Secret] = x.secrets.with(&p.compare, tables[resource.Secret], put, nil)
 		secrets = allowed(secrets, put)
 	}
@@ -223,12 +238,7 @@ func (p *Planner) assemble(x *proxy) *resource.Set {
 		maps.Copy(all, secrets)
 		secrets = all
 	}
-	x.failures = x.own.failures
-	if c.proxy != nil && p.has.patch {
-		x.failures = slices.Concat(x.failures, p.finish(x, tables))
-		secrets = x.unneeded(secrets, c.reach.confided, tables[resource.Cluster])
-	}
-	return resource.Assemble(tables, secrets)
+	return secrets
 }
 
 // allowed adds secrets that are in the set to those that a proxy may ask for.

@@ -59,7 +59,7 @@ func (crossGateways) Cluster(d *draft.Cluster, in ClusterInput) error {
 	c := common(in.Mesh, []string{mesh.ALPN}, &matcherv3.StringMatcher{
 		MatchPattern: &matcherv3.StringMatcher_Exact{Exact: mesh.SPIFFE(of, service)},
 	})
-	c.GetCombinedValidationContext().GetValidationContextSdsSecretConfig().Name = mesh.SecretCA(of)
+	c.GetCombinedValidationContext().GetValidationContextSdsSecretConfig().Name = crossGateways{}.JudgesBy(in.Tags)
 	packed, err := plan.Pack(&tlsv3.UpstreamTlsContext{Sni: SNI(of, mesh.Tags{mesh.TagService: service}), CommonTlsContext: c})
 	if err != nil {
 		return err
@@ -68,6 +68,12 @@ func (crossGateways) Cluster(d *draft.Cluster, in ClusterInput) error {
 	life := durationpb.New(in.Transport.Life)
 	d.HTTP.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxConnectionDuration: life, MaxStreamDuration: life}
 	return nil
+}
+
+// JudgesBy implements [judging].
+func (crossGateways) JudgesBy(tags mesh.Tags) string {
+	of, _, _ := mesh.ParseCrossService(tags.Service())
+	return mesh.SecretCA(of)
 }
 
 // Lead implements [DestinationKind]: gateways are asked what the caller asked.
@@ -95,6 +101,11 @@ type crossed struct {
 	full bool
 	// taken are the hosts of the mesh, in order, that lead to the gateways of another one elsewhere.
 	taken []string
+}
+
+// same reports whether listeners for other meshes are as they would be by another one.
+func (c *crossed) same(o *crossed) bool {
+	return c.open == o.open && c.withdrawn == o.withdrawn && c.full == o.full && slices.Equal(c.leftOut, o.leftOut) && slices.Equal(c.taken, o.taken)
 }
 
 // crossValidation makes the secret with the roots of all meshes.
@@ -175,18 +186,7 @@ func (p *Planner) roots() (out []*resource.Resource) {
 // crossing takes a changed crossing. Proxies that have no new roots by it are not touched, except
 // those that reach its listeners.
 func (p *Planner) crossing(before *view.Mesh, key model.Key) {
-	roots, was := p.ca, p.crossed
 	p.trust()
-	if p.ca != roots {
-		p.allMembers()
-	}
-	if p.crossed.open != was.open || p.crossed.withdrawn != was.withdrawn || p.crossed.full != was.full || !slices.Equal(p.crossed.leftOut, was.leftOut) || !slices.Equal(p.crossed.taken, was.taken) {
-		for _, r := range p.reaches {
-			if r.shape.Gateway != nil {
-				p.moved[r] = struct{}{}
-			}
-		}
-	}
 	p.located(before, key)
 	for _, m := range [...]*view.Mesh{before, p.state} {
 		for service := range m.Locates(mesh.Crossings, key.Name) {

@@ -235,6 +235,14 @@ func coherent(s *resource.Set, broken bool) error {
 		if _, is := mesh.ParseExternalClient(name); is && !asked[name] {
 			return fmt.Errorf("the proxy may have secret %s, for which nothing asks", name)
 		}
+		if strings.HasPrefix(name, "mesh_ca:") && name != mesh.SecretCA(meshName) && !asked[name] {
+			return fmt.Errorf("the proxy may have the roots %s, by which nothing judges", name)
+		}
+	}
+	for _, r := range s.All(resource.Secret) {
+		if !s.AllowsSecret(r.Name) {
+			return fmt.Errorf("the proxy is sent secret %s, which it may not have", r.Name)
+		}
 	}
 	if err := equalNames(s, resource.Route, tables, broken); err != nil {
 		return err

@@ -49,11 +49,10 @@ type Planner struct {
 
 	round uint64
 	cells cells
-	// ca holds the roots of the mesh, and those of others. crossed is what listeners for these go by.
-	ca      *resource.Table
-	crossed crossed
-	// beyond are the names of the roots of other meshes.
-	beyond []string
+	// ca holds the roots of the mesh, and others those of other meshes, which only those proxies get that
+	// judge by them. crossed is what listeners for other meshes go by.
+	ca, others *resource.Table
+	crossed    crossed
 
 	// moved, dirty and loose hold what the next Plan must look at: reaches, classes, and
 	// proxies whose own part may differ.
@@ -93,8 +92,8 @@ type proxy struct {
 	// hidden are the listeners of the class that this proxy must not have, because one of its
 	// own listens there.
 	hidden []string
-	// clusters and listeners are those of the class and of the proxy. secrets are those of the
-	// mesh and what policies contribute.
+	// clusters and listeners are those of the class and of the proxy. secrets are the roots of the
+	// mesh, those of others by which the proxy judges, and what policies contribute.
 	clusters, listeners, secrets mixed
 	// finished are the tables after the raw phase. endpoints and routes are without those that
 	// nothing asks for after it.

@@ -49,8 +49,9 @@ type reach struct {
 
 	clusters, endpoints, listeners, routes *resource.Table
 	failures                               []plan.Failure
-	// confided are the secrets for which its clusters ask.
+	// confided are the secrets for which its clusters ask, and judges what judges by roots of others.
 	confided []string
+	judges   []judge
 	// contributions come from the policies of the outbounds.
 	contributions []*contribution
 	// distinct says that no two outbounds contribute a resource of the same name.
@@ -242,7 +243,7 @@ func (r *reach) inherit(old *reach) {
 		r.outbounds = append(r.outbounds, &own)
 		r.stale[&own] = struct{}{}
 	}
-	r.contributions, r.confided, r.front, r.known, r.presented = old.contributions, old.confided, old.front, old.known, old.presented
+	r.contributions, r.confided, r.judges, r.front, r.known, r.presented = old.contributions, old.confided, old.judges, old.front, old.known, old.presented
 	r.awaits, r.missing = old.awaits, old.missing
 	r.clusters, r.endpoints, r.listeners, r.routes = old.clusters, old.endpoints, old.listeners, old.routes
 }
@@ -288,6 +289,9 @@ func (p *Planner) follow(r *reach) {
 	r.relist = false
 	if r.clusters != was.clusters {
 		p.confide(r)
+	}
+	if r.clusters != was.clusters || r.listeners != was.listeners {
+		p.judge(r)
 	}
 	if p.has.contribute {
 		r.collectContributions()

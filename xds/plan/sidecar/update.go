@@ -99,22 +99,6 @@ func (p *Planner) allMembers() {
 
 func (p *Planner) mark(c *class) { p.dirty[c] = struct{}{} }
 
-// trust makes the secrets with roots. One that cannot be made is missing, and no connection is
-// accepted without it.
-func (p *Planner) trust() {
-	out := p.roots()
-	p.beyond = nil
-	for _, r := range out {
-		p.beyond = append(p.beyond, r.Name)
-	}
-	if t := p.state.Trust(); t != nil {
-		if r, err := trusted(caKey{p.state.Name(), string(t.Spec.Roots)}); err == nil {
-			out = append(out, r)
-		}
-	}
-	p.ca = p.ca.Become(out)
-}
-
 // dataplane takes a changed dataplane. It updates the shape of its proxy, if that is connected,
 // and marks the outbounds to the services that the dataplane serves or served.
 func (p *Planner) dataplane(before *view.Mesh, name string) {
