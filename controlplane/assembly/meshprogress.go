@@ -34,17 +34,26 @@ func (p meshProgress) scopes(meshName string) []string {
 func (p meshProgress) own(meshName string) []string {
 	out := []string{publish.MeshScope(meshName)}
 	if p.leavesByEgress(meshName) {
-		out = append(out, publish.ZoneScope)
+		out = append(out, atEgresses(meshName)...)
 	}
 	return out
 }
 
-// answering are those of its own scopes in which somebody can answer. Egresses of a zone that cannot be
+// atEgresses are the scopes that show what egresses have of a mesh. Only the first has nodes: these have
+// a revision if all of the scopes show it. Otherwise an egress that keeps old roots, because nothing
+// newer can be made of the mesh, would count as one that has confirmed the new ones.
+func atEgresses(meshName string) []string {
+	return []string{publish.ZoneScope, publish.EgressesScope, publish.EgressScope(meshName)}
+}
+
+// answering are those of its own scopes in which somebody can answer. Egresses for which nothing can be
 // planned are not told of the root: one mesh that spoils the zone would stop the rotations of all meshes
 // that are left through egresses.
 func (p meshProgress) answering(meshName string, revision uint64) []string {
-	if p.behind(publish.ZoneScope, revision) {
-		return []string{publish.MeshScope(meshName)}
+	for _, scope := range atEgresses(meshName) {
+		if p.behind(scope, revision) {
+			return []string{publish.MeshScope(meshName)}
+		}
 	}
 	return p.own(meshName)
 }
@@ -136,8 +145,16 @@ func (p meshProgress) Behind(meshName string, revision uint64) (out []string) {
 			out = append(out, "the proxies of mesh "+name)
 		}
 	}
-	if p.leavesByEgress(meshName) && p.behind(publish.ZoneScope, revision) {
+	if !p.leavesByEgress(meshName) {
+		return out
+	}
+	switch {
+	case p.behind(publish.ZoneScope, revision):
 		out = append(out, "the egresses")
+	case p.behind(publish.EgressScope(meshName), revision):
+		out = append(out, "the egresses in respect of this mesh alone")
+	case p.behind(publish.EgressesScope, revision):
+		out = append(out, "an egress that cannot listen where it is to")
 	}
 	return out
 }
@@ -212,8 +229,15 @@ func (p meshProgress) Settled(meshName string, revision uint64, life time.Durati
 		p.cp.Log.Warn("dataplanes could not be listed; a rotation waits", "mesh", meshName, "error", err)
 		return nil
 	}
-	for _, scope := range p.scopes(meshName) { // one that stands still says nothing of the others
-		for _, node := range p.cp.snapshots.Settled(revision, []string{scope}, ofSecret(meshName)) {
+	together := [][]string{{publish.MeshScope(meshName)}} // one that stands still says nothing of the others
+	if leaves {
+		together = append(together, atEgresses(meshName))
+	}
+	for _, other := range others {
+		together = append(together, []string{publish.MeshScope(other)})
+	}
+	for _, scopes := range together {
+		for _, node := range p.cp.snapshots.Settled(revision, scopes, ofSecret(meshName)) {
 			out[node] = true
 		}
 	}

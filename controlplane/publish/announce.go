@@ -17,10 +17,17 @@ func (l *Loop) announce(p plane, sets batch) {
 	l.mu.Lock()
 	moves := now != c.announced
 	l.mu.Unlock()
-	if moves || len(connected) > 0 {
-		l.Publisher.Announce(snapshot.Publication{Scope: p.id(), Sets: connected, Revision: c.revision, Since: c.since, Lacks: c.lacks})
+	if moves || len(connected)+len(c.parts)+len(c.mended) > 0 {
+		all := []snapshot.Publication{{Scope: p.id(), Sets: connected, Revision: c.revision, Since: c.since, Lacks: c.lacks}}
+		for scope, revision := range c.parts { // together with the plane, which shows more
+			all = append(all, snapshot.Publication{Scope: scope, Revision: revision})
+		}
+		l.Publisher.Announce(all...)
+		for _, scope := range c.mended {
+			l.Publisher.End(scope)
+		}
 	}
-	c.since = 0
+	c.since, c.mended = 0, nil
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.announced = now

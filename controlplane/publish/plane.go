@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -123,6 +124,34 @@ type standing struct {
 	// since, unless 0, is the oldest revision that the sets of the next publication may
 	// contain.
 	since uint64
+	// parts are the scopes of parts of the plane that show less than it does, with the revisions that they
+	// show, and mended those that have been such and are no longer since the last publication.
+	parts  map[string]uint64
+	mended []string
+}
+
+// lack notes which parts of a plane do not show what it shows from now on. What comes with a part that
+// is mended may be as old as the first revision that the part did not show.
+func (s *standing) lack(scopes []string) {
+	for scope, shown := range s.parts {
+		if slices.Contains(scopes, scope) {
+			continue
+		}
+		delete(s.parts, scope)
+		s.mended = append(s.mended, scope)
+		if s.since == 0 || shown+1 < s.since {
+			s.since = shown + 1
+		}
+	}
+	for _, scope := range scopes {
+		if _, already := s.parts[scope]; already {
+			continue
+		}
+		if s.parts == nil {
+			s.parts = map[string]uint64{}
+		}
+		s.parts[scope] = s.revision
+	}
 }
 
 // announced is what others can know about a plane.

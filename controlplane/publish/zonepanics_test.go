@@ -20,6 +20,7 @@ type lackingZone struct {
 
 func (*lackingZone) Update(*view.Zone)     {}
 func (l *lackingZone) Failures() []failure { return l.fs }
+func (*lackingZone) Behind() []string      { return nil }
 
 // TestPanicInAPartOfTheZoneIsLogged: a panic that a planner contains is in the log, once, and other failures
 // are not: they are about what is configured, and whoever asks for it learns them.

@@ -17,6 +17,15 @@ import (
 // ZoneScope is the publisher's name of the scope of the proxies of the zone.
 const ZoneScope = "zone"
 
+// EgressesScope is the publisher's name of what egresses have of all meshes, and [EgressScope] of what
+// they have of one. These scopes have no nodes. They are there only while they show less than
+// [ZoneScope] does: while an egress, or all of them in respect of one mesh, keeps what it had, because
+// something newer cannot be made.
+const EgressesScope = "egress"
+
+// EgressScope returns the publisher's name of what egresses have of a mesh; see [EgressesScope].
+func EgressScope(meshName string) string { return EgressesScope + "/" + meshName }
+
 // ZoneProxy returns the name under which failures of a proxy of the zone are listed.
 func ZoneProxy(proxyType, name string) string { return proxyType + "/" + name }
 
@@ -122,7 +131,10 @@ func (p *zonePlane) join(id string) (*resource.Set, error) {
 
 func (p *zonePlane) leave(node string, _ time.Time) {
 	delete(p.joined, node)
-	delete(p.refused, node)
+	if p.refused[node] != nil {
+		delete(p.refused, node)
+		p.signal() // nothing may be behind any more
+	}
 }
 
 func (p *zonePlane) update(now time.Time) batch {
@@ -147,9 +159,25 @@ func (p *zonePlane) update(now time.Time) batch {
 		}
 	}
 	if p.retry.err == nil {
+		p.lack(p.behind())
 		p.revision = max(p.revision, change.State.Revision())
 	}
 	return out
+}
+
+// behind lists the scopes of what egresses keep although something else is due.
+func (p *zonePlane) behind() (scopes []string) {
+	for id := range p.refused {
+		if proxyType, _, _ := mesh.ParseZoneNode(id); proxyType == mesh.ProxyEgress {
+			scopes = []string{EgressesScope}
+		}
+	}
+	for _, planner := range p.planners {
+		for _, name := range planner.Behind() {
+			scopes = append(scopes, EgressScope(name))
+		}
+	}
+	return scopes
 }
 
 // plan plans all connected proxies. One that was deleted keeps what it has until it is turned

@@ -16,6 +16,10 @@ type zonePlanner interface {
 	Update(z *view.Zone)
 	Set(address string, port uint32) (*resource.Set, error)
 	Failures() []failure
+	// Behind returns the meshes of which the proxies keep what they had, because these cannot be planned
+	// or read. Only what proves or judges who somebody is matters: a mesh must not withdraw a root
+	// meanwhile.
+	Behind() []string
 	// copied returns a planner that remembers the same and is used independently.
 	copied() zonePlanner
 }
@@ -25,6 +29,9 @@ type (
 	ingresses struct{ *passing.Planner }
 	egresses  struct{ *egress.Planner }
 )
+
+// Behind implements [zonePlanner]. Ingresses have no roots and no certificates of any mesh.
+func (ingresses) Behind() []string { return nil }
 
 func (p ingresses) copied() zonePlanner { return ingresses{p.Copy()} }
 

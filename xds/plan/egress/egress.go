@@ -18,6 +18,8 @@ type Planner struct {
 	meshes   map[string]*leaving
 	failures []plan.Failure
 	owners   map[string]string
+	// sick are the meshes that show an earlier state, because they cannot be read.
+	sick []string
 }
 
 // New returns a planner of egresses that knows nothing. policies are those of meshes.
@@ -48,6 +50,25 @@ func (p *Planner) Update(z *view.Zone) {
 	if p.leave(z) {
 		p.gather()
 	}
+	p.sick = nil
+	for name := range z.Sick() {
+		if name != "" { // of those without a name nothing is known, and they take no step
+			p.sick = append(p.sick, name)
+		}
+	}
+}
+
+// Behind returns, in order, the meshes of which egresses may have something else than the newest state
+// says: they could not be planned or read, and what egresses had of them stays, roots among it.
+func (p *Planner) Behind() []string {
+	out := slices.Clone(p.sick)
+	for name, l := range p.meshes {
+		if l.due {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Failures returns what is not as configured at any egress.

@@ -2,9 +2,14 @@ package egress_test
 
 import (
 	"errors"
+	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
+	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan"
 	"github.com/meshgate/meshgate/xds/plan/egress"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -83,4 +88,63 @@ func failedOf(fs []plan.Failure) (*plan.Failed, bool) {
 		}
 	}
 	return nil, false
+}
+
+// TestBehind: it is known of which meshes egresses keep what they had, so that none of these withdraws a
+// root by which egresses judge, or under which they prove who they are.
+func TestBehind(t *testing.T) {
+	z := outside(t)
+	z.Put(mesh.Meshes, "", "bank", through())
+	trusting(t, z, "bank", "two")
+	p := fresh()
+	behind := func(when string, zone *view.Zone, want ...string) {
+		t.Helper()
+		p.Update(zone)
+		if got := p.Behind(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v are behind, not %v", when, got, want)
+		}
+	}
+	behind("at the start", z.Write(mesh.ExternalServices, "shop", "mail", external("mail.example:25", service("mail"), nil)))
+	p.Spoil("bank")
+	trusting(t, z, "bank", "three")
+	behind("with a mesh that cannot be planned", z.Write(mesh.ExternalServices, "shop", "files", external("files.example:21", service("files"), nil)), "bank")
+	behind("with the next change", z.Write(mesh.ExternalServices, "shop", "more", external("more.example:21", service("more"), nil)))
+}
+
+// TestBehindWhatCannotBeRead: a mesh of which a row cannot be read shows an earlier state.
+func TestBehindWhatCannotBeRead(t *testing.T) {
+	db := &storetest.Unreadable{Store: memstore.New()}
+	views := view.New(db, kinds, slog.New(slog.DiscardHandler)).InZone("west")
+	t.Cleanup(func() {
+		views.Close()
+		_ = db.Close()
+	})
+	storetest.Put(t, db, mesh.ZoneEgresses, "", "out", own())
+	storetest.Put(t, db, mesh.Meshes, "", "bank", through())
+	trust := func(issuer string) uint64 {
+		return storetest.Put(t, db, mesh.Trusts, "bank", "bank", &mesh.Trust{Backend: "ca", Issuer: issuer, Roots: []byte(roots(t))})
+	}
+	trust("one")
+	scope, err := views.OwnZone(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer scope.Release()
+	p := fresh()
+	behind := func(when string, revision uint64, want ...string) {
+		t.Helper()
+		z, err := scope.Await(t.Context(), revision, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Update(z)
+		if got := p.Behind(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v are behind, not %v", when, got, want)
+		}
+	}
+	behind("at the start", db.Revision())
+	db.Spoil(mesh.Trusts, "bank", "bank", true)
+	behind("when it cannot be read", trust("two"), "bank")
+	db.Spoil(mesh.Trusts, "bank", "bank", false)
+	behind("when it can be read again", trust("three"))
 }

@@ -1,0 +1,131 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/controlplane/store/storetest"
+	"github.com/meshgate/meshgate/controlplane/view"
+	"github.com/meshgate/meshgate/xds/resource"
+	"github.com/meshgate/meshgate/xds/snapshot"
+)
+
+// keeping is a planner of egresses that keep what they have of some meshes.
+type keeping struct {
+	zonePlanner
+	set    *resource.Set
+	behind []string
+	err    error
+}
+
+func (*keeping) Update(*view.Zone)                           {}
+func (*keeping) Failures() []failure                         { return nil }
+func (k *keeping) Set(string, uint32) (*resource.Set, error) { return k.set, k.err }
+func (k *keeping) Behind() []string                          { return k.behind }
+
+// left is a zone with an egress, through which meshes are left.
+type left struct {
+	*testing.T
+	db    store.Store
+	loop  *Loop
+	snaps *snapshot.Store
+}
+
+const leftBy = "zone/egress/out"
+
+// next changes what egresses are to have, and something in the zone. It returns the revision of that,
+// which the zone shows.
+func (l *left) next(k *keeping) uint64 {
+	l.Helper()
+	p := l.loop.openedZone()
+	p.mu.Lock()
+	p.planners[mesh.ProxyEgress] = k
+	p.mu.Unlock()
+	revision := storetest.Put(l.T, l.db, mesh.Meshes, "", "bank", &mesh.Mesh{MTLS: &mesh.MTLS{EnabledBackend: "ca", Backends: []mesh.Authority{{Name: "ca", Type: "builtin"}}}})
+	if err := l.loop.Settled(l.Context(), revision); err != nil {
+		l.Fatal(err)
+	}
+	return revision
+}
+
+// shows holds what egresses have of two meshes against a revision: by whether they show it, and whether
+// the one that is there has confirmed it.
+func (l *left) shows(what string, revision uint64, bank, shop, confirmed bool) {
+	l.Helper()
+	for name, want := range map[string]bool{"bank": bank, "shop": shop} {
+		all := true
+		for _, scope := range []string{ZoneScope, EgressesScope, EgressScope(name)} {
+			shown, known := l.snaps.Shown(scope)
+			all = all && (!known || shown >= revision)
+		}
+		if all != want {
+			l.Errorf("%s: egresses show revision %d of %s: %t", what, revision, name, all)
+		}
+		settled := l.snaps.Settled(revision, []string{ZoneScope, EgressesScope, EgressScope(name)}, nil)
+		if slices.Contains(settled, leftBy) != (want && confirmed) {
+			l.Errorf("%s: of %s %v have confirmed revision %d", what, name, settled, revision)
+		}
+	}
+}
+
+// TestEgressesShowNothingNewOfWhatTheyKeep: a mesh that cannot be planned at egresses does not show what
+// the zone shows, and no other mesh is concerned. When it is planned again, the set that comes is that of
+// all the revisions that were not shown: who has not confirmed it has none of them.
+func TestEgressesShowNothingNewOfWhatTheyKeep(t *testing.T) {
+	db, snaps := memstore.New(), snapshot.New()
+	l := &left{t, db, Begin(t, db, Options{Publisher: snaps}, nil), snaps}
+	storetest.Put(t, db, mesh.ZoneEgresses, "", "out", &mesh.ZoneEgress{Networking: &mesh.ZoneEgressNetworking{Address: "127.0.0.1", Port: 2}})
+	release, err := l.loop.Connect(t.Context(), leftBy, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := snaps.Subscribe(leftBy)
+	defer sub.Close()
+	of := func(roots string) *resource.Set {
+		return resource.NewSet([]*resource.Resource{resource.New(resource.Secret, mesh.SecretCA("bank"), []byte(roots))}, nil)
+	}
+	confirm := func() { sub.Confirm(sub.State()) }
+	first := l.next(&keeping{set: of("old")})
+	confirm()
+	l.shows("at the start", first, true, true, true)
+
+	second := l.next(&keeping{set: of("old"), behind: []string{"bank"}})
+	confirm()
+	l.shows("with a mesh that is not planned", second, false, true, true)
+	l.shows("what was there before", first, true, true, true)
+	third := l.next(&keeping{set: of("old"), behind: []string{"bank"}})
+	confirm()
+	l.shows("with the next change", third, false, true, true)
+
+	l.next(&keeping{set: of("new")})
+	l.shows("when it is planned, and not confirmed", second, true, true, false)
+	confirm()
+	l.shows("when it is confirmed", third, true, true, true)
+	if _, known := snaps.Shown(EgressScope("bank")); known {
+		t.Error("a scope is left over")
+	}
+
+	fifth := l.next(&keeping{err: errors.New("it cannot listen there")})
+	confirm()
+	l.shows("an egress that keeps everything", fifth, false, false, true)
+	release()
+	late, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for { // a round of the zone follows
+		moved := snaps.Moved()
+		if _, known := snaps.Shown(EgressesScope); !known {
+			break
+		}
+		select {
+		case <-moved:
+		case <-late.Done():
+			t.Fatal("an egress that is gone keeps something")
+		}
+	}
+}
