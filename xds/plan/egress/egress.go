@@ -51,8 +51,8 @@ func (p *Planner) Update(z *view.Zone) {
 		p.gather()
 	}
 	p.sick = nil
-	for name := range z.Sick() {
-		if name != "" { // of those without a name nothing is known, and they take no step
+	for name, err := range z.Sick() {
+		if err != nil && name != "" { // of those without a name nothing is known, and they take no step
 			p.sick = append(p.sick, name)
 		}
 	}
