@@ -69,8 +69,8 @@ type Kind struct {
 	// Durable rows of a credential kind survive a power failure once they are written, whatever class
 	// the transaction was said to be.
 	Durable bool
-	// Busy rows are read and written by many transactions in a second: a store keeps the last of them
-	// in memory for these. It does not for sealed kinds.
+	// Busy rows are read and written by many transactions in a second, or looked for in vain: a store
+	// keeps the last of them in memory for these, and which are not there. It does not for sealed kinds.
 	Busy bool
 	// Sealed kinds hold secrets; their specs are encrypted at rest as a whole.
 	Sealed bool
