@@ -100,6 +100,12 @@ type Kind struct {
 	Document *Document
 }
 
+// Plain is implemented by specs of which so many are stored that encoding/json would be much of what that costs.
+type Plain interface {
+	// ReadPlain reads JSON into an empty spec if it has a form that it knows, with the result of encoding/json. Otherwise it returns false, and has changed nothing.
+	ReadPlain(spec []byte) bool
+}
+
 // Plural is what texts and files call the resources of a kind.
 func (k *Kind) Plural() string { return k.Name + "s" }
 
