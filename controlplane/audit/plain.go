@@ -49,9 +49,9 @@ func (p *plain) unescaped() bool {
 }
 
 // text reads a member whose value is a text; begin is all that is before the text.
-func (p *plain) text(begin string) string {
+func (p *plain) text(begin string) (text string) {
 	rest, found := strings.CutPrefix(p.rest, begin)
-	text, rest, ends := strings.Cut(rest, `"`)
-	p.rest, p.other = rest, p.other || !found || !ends
+	p.other = p.other || !found
+	text, p.rest, _ = strings.Cut(rest, `"`) // behind a text that does not end is nothing
 	return text
 }

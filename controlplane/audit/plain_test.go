@@ -104,6 +104,7 @@ func TestWhatIsNotPlain(t *testing.T) {
 		"no time":                strings.Replace(usual, `"time":"2`, `"time":"x`, 1),
 		"an empty time":          strings.Replace(usual, `"time":"`, `"time":"","x":"`, 1),
 		"no address":             strings.Replace(usual, "192.0.2.22", "192.0.2.256", 1),
+		"only as many quotes":    `x"2025-06-23T14:28:47Z"x"x""x"x"x"x"x"x"}`,
 		"an administration":      asJSON(t, administered(Administration{Class: Change})),
 	} {
 		if text == usual {
