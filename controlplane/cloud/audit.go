@@ -82,6 +82,15 @@ type Event struct {
 	SinksOnly bool `json:"sinks_only,omitempty"`
 }
 
+// ReadPlain implements [model.Plain].
+func (e *Event) ReadPlain(spec []byte) bool {
+	event, ok := audit.ReadPlain(spec)
+	if ok {
+		*e = Event{Event: event}
+	}
+	return ok
+}
+
 // Events is the kind of events. The scope of an event is its portal, so that those of one portal are
 // listed without those of others, and its name is that of [EventName], so that they are listed in
 // order. They announce nothing and are not recorded, because there may be thousands in a second: who

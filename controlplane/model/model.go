@@ -69,8 +69,8 @@ type Kind struct {
 	// Durable rows of a credential kind survive a power failure once they are written, whatever class
 	// the transaction was said to be.
 	Durable bool
-	// Busy rows are read and written by many transactions in a second: a store keeps the last of them
-	// in memory for these. It does not for sealed kinds.
+	// Busy rows are read and written by many transactions in a second, or looked for in vain: a store
+	// keeps the last of them in memory for these, and which are not there. It does not for sealed kinds.
 	Busy bool
 	// Sealed kinds hold secrets; their specs are encrypted at rest as a whole.
 	Sealed bool
@@ -98,6 +98,12 @@ type Kind struct {
 	Schema *Schema
 	// Document describes the documents of a kind of the mesh API; nil for others.
 	Document *Document
+}
+
+// Plain is implemented by specs of which so many are stored that encoding/json would be much of what that costs.
+type Plain interface {
+	// ReadPlain reads JSON into an empty spec if it has a form that it knows, with the result of encoding/json. Otherwise it returns false, and has changed nothing.
+	ReadPlain(spec []byte) bool
 }
 
 // Plural is what texts and files call the resources of a kind.

@@ -12,8 +12,9 @@ const maxRecent = 4096
 // logins of a portal count its events. So they are read once for as long as nobody else writes, and of
 // those that only change, the last version of a commit is written, once.
 type busy struct {
-	// recent holds rows as they are. It is nil unless nobody else writes, and forgotten when something
-	// is undone.
+	// recent holds rows as they are, and nil for a row that is not there: what every login looks for and
+	// nobody has set up is looked for in the database once. It is nil unless nobody else writes, and
+	// forgotten when something is undone.
 	recent map[model.Key]*model.Resource
 	// late holds those of them whose last version is not in the database yet. It is nil where a part of a
 	// SQLite transaction may be undone. Whoever reads more than one row writes them before, and so does
@@ -24,23 +25,27 @@ type busy struct {
 // held reports whether rows of a kind may be in memory: never those with secrets.
 func held(k *model.Kind) bool { return k.Busy && !k.Sealed && k.Expires == nil }
 
-// get returns a row, nil if it has to be read.
-func (b *busy) get(key model.Key) *model.Resource {
+// get returns a row, nil if it is not there; known is false if it has to be read.
+func (b *busy) get(key model.Key) (res *model.Resource, known bool) {
 	if row, ok := b.late[key]; ok {
-		return row.Resource
+		return row.Resource, true
 	}
-	return b.recent[key]
+	res, known = b.recent[key]
+	return res, known
 }
 
 // keep keeps a row that is in the database.
-func (b *busy) keep(res *model.Resource) {
-	if b.recent == nil || !held(res.Kind) {
+func (b *busy) keep(res *model.Resource) { b.note(res.Kind, res.Key(), res) }
+
+// note keeps what is in the database under a key; nil is nothing.
+func (b *busy) note(k *model.Kind, key model.Key, res *model.Resource) {
+	if b.recent == nil || !held(k) {
 		return
 	}
 	if len(b.recent) >= maxRecent {
 		clear(b.recent)
 	}
-	b.recent[res.Key()] = res
+	b.recent[key] = res
 }
 
 // defers keeps a row that is to be written in the place of another one, and reports whether it did.

@@ -156,12 +156,12 @@ func (t *rows) one(query string, args ...any) (*model.Resource, error) {
 
 // Get implements engine.Rows.
 func (t *rows) Get(key model.Key) (*model.Resource, error) {
-	if res := t.busy.get(key); res != nil {
+	if res, known := t.busy.get(key); known {
 		return res, nil
 	}
 	res, err := t.one(`SELECT `+columns+` FROM resources r WHERE r.kind = ? AND r.scope = ? AND r.name = ?`, key.Kind, key.Scope, key.Name)
-	if res != nil {
-		t.busy.keep(res)
+	if k := t.kinds[key.Kind]; err == nil && k != nil {
+		t.note(k, key, res)
 	}
 	return res, err
 }

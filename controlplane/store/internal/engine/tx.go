@@ -255,6 +255,9 @@ func (t *Tx) taken(old *model.Resource, row Row) map[string]uint64 {
 // Decode reads the JSON of a spec.
 func Decode(k *model.Kind, spec []byte) (any, error) {
 	v := k.New()
+	if p, ok := v.(model.Plain); ok && p.ReadPlain(spec) {
+		return v, nil
+	}
 	if err := json.Unmarshal(spec, v); err != nil {
 		return nil, err
 	}
