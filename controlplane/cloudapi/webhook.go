@@ -178,8 +178,11 @@ func (a hooks) patchWebhook(w http.ResponseWriter, r *http.Request) {
 				return errNoReceiver // who switches the log off would be heard by nobody
 			}
 			was := h.hook
-			if err := given.apply(tx, &h.hook); err != nil || h.hook == was && !unread {
+			if err := given.apply(tx, &h.hook); err != nil {
 				return err
+			}
+			if h.hook == was && !unread {
+				return delivery.Retry(tx, a.of(r))
 			}
 			if a.own && was.Destination != h.hook.Destination && !was.Enabled {
 				if err := h.mustHaveEnded(); err != nil {

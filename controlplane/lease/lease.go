@@ -8,10 +8,15 @@
 //   - Who wants it waits until the row has not changed for the whole span by its own monotonic clock.
 //   - Each write of the holder checks the epoch in its transaction ([Lease.Check]): should a process have
 //     stood still and gone on after its time, nothing that it writes counts any more.
+//
+// A row that cannot be read, as after a damage of the disk, is lost to its holder. Who wants the lease waits for
+// the whole span, as if the row had one, and then makes it anew with an epoch that no holder before had.
 package lease
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"sync"
 	"time"
@@ -78,9 +83,17 @@ type Holder struct {
 	seen map[string]sighting
 }
 
+// found is what is known of a lease. A row that is not there has version 0.
+type found struct {
+	row     Row
+	version uint64
+	// damaged says that the row is there and cannot be read.
+	damaged bool
+}
+
 // sighting is a row of another holder, and since when it is known to be like that.
 type sighting struct {
-	row   Row
+	found
 	since time.Time
 }
 
@@ -115,16 +128,19 @@ func (h *Holder) try(ctx context.Context, name string) (l *Lease, wait time.Dura
 	var epoch uint64
 	_, err = h.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
 		epoch = 0
-		row, version, err := read(tx, name)
+		f, err := find(tx, name)
 		if err != nil {
 			return err
 		}
-		if wait = h.waits(name, row); wait > 0 {
+		if wait = h.waits(name, f); wait > 0 {
 			return nil
 		}
-		next := Row{Holder: h.Holder, Epoch: row.Epoch + 1}
+		next := Row{Holder: h.Holder, Epoch: f.row.Epoch + 1}
+		if f.damaged {
+			next.Epoch = unknown()
+		}
 		epoch = next.Epoch
-		return write(tx, name, next, version)
+		return f.replace(tx, name, next)
 	})
 	if err != nil || epoch == 0 {
 		return nil, wait, err
@@ -140,16 +156,16 @@ func (h *Holder) try(ctx context.Context, name string) (l *Lease, wait time.Dura
 }
 
 // waits is how long to wait before a row is looked at again; 0 if the lease can be taken.
-func (h *Holder) waits(name string, row Row) time.Duration {
-	if row.Holder == "" || row.Holder == h.Holder || h.Sole {
+func (h *Holder) waits(name string, f found) time.Duration {
+	if h.Sole || !f.damaged && (f.row.Holder == "" || f.row.Holder == h.Holder) {
 		return 0
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
 	s, known := h.seen[name]
-	if !known || s.row != row {
-		s = sighting{row, now}
+	if !known || s.found != f {
+		s = sighting{f, now}
 		h.seen[name] = s
 	}
 	return min(max(h.Span-now.Sub(s.since), 0), h.Span/looks)
@@ -180,13 +196,24 @@ func (l *Lease) Context() context.Context { return l.ctx }
 // taken. From then on nobody renews the lease, so only the rest of its span is left.
 func (l *Lease) Lasting() context.Context { return l.lasting }
 
-// Check fails with [ErrLost], in a transaction, unless the lease is still that of l.
+// Check fails with [ErrLost], in a transaction, unless the lease is still that of l. A lease that is lost ends
+// then, so that its holder takes it anew and does not go on writing in vain.
 func (l *Lease) Check(tx store.Reader) error {
-	row, _, err := read(tx, l.name)
-	if err == nil && (row.Holder != l.holder.Holder || row.Epoch != l.epoch) {
-		err = ErrLost
+	_, err := l.own(tx)
+	if errors.Is(err, ErrLost) {
+		l.cancel(ErrLost)
 	}
 	return err
+}
+
+// own reads the row of the lease. It fails with [ErrLost] unless the row says that the lease is that of l.
+// The cause of a row that cannot be read is not passed on: it says nothing of what the holder writes.
+func (l *Lease) own(tx store.Reader) (found, error) {
+	f, err := find(tx, l.name)
+	if err == nil && (f.damaged || f.row.Holder != l.holder.Holder || f.row.Epoch != l.epoch) {
+		err = ErrLost
+	}
+	return f, err
 }
 
 // keep renews the lease until it ends.
@@ -223,15 +250,12 @@ func (l *Lease) keep(began time.Time) {
 // renew lets the lease last for another span.
 func (l *Lease) renew() error {
 	_, err := l.holder.Writer.Write(l.ctx, model.Credential, func(tx store.Tx) error {
-		row, version, err := read(tx, l.name)
+		f, err := l.own(tx)
 		if err != nil {
 			return err
 		}
-		if row.Holder != l.holder.Holder || row.Epoch != l.epoch {
-			return ErrLost
-		}
-		row.Turn++
-		return write(tx, l.name, row, version)
+		f.row.Turn++
+		return f.replace(tx, l.name, f.row)
 	})
 	return err
 }
@@ -242,32 +266,49 @@ func (l *Lease) Release(ctx context.Context) {
 	<-l.ended
 	// One that cannot be given back now is over after its span.
 	_, _ = l.holder.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
-		row, version, err := read(tx, l.name)
-		if err != nil || row.Holder != l.holder.Holder || row.Epoch != l.epoch {
+		f, err := l.own(tx)
+		if err != nil {
 			return err
 		}
-		return write(tx, l.name, Row{Epoch: row.Epoch}, version)
+		return f.replace(tx, l.name, Row{Epoch: f.row.Epoch})
 	})
 }
 
-// read reads a row; one that is not there has version 0.
-func read(r store.Reader, name string) (row Row, version uint64, err error) {
+// find reads a row.
+func find(r store.Reader, name string) (found, error) {
 	res, err := r.Get(Leases, "", name)
-	if fault.Is(err, fault.NotFound) {
-		return Row{}, 0, nil
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return found{}, nil
+	case errors.Is(err, store.ErrUnreadable):
+		return found{damaged: true}, nil
+	case err != nil:
+		return found{}, err
 	}
-	if err != nil {
-		return Row{}, 0, err
-	}
-	return *res.Spec.(*Row), res.Version, nil
+	return found{row: *res.Spec.(*Row), version: res.Version}, nil
 }
 
-func write(tx store.Tx, name string, row Row, version uint64) (err error) {
+// replace writes a row in place of the one that was found. One that cannot be read is removed before: an update
+// of it would break the transaction.
+func (f found) replace(tx store.Tx, name string, row Row) (err error) {
 	res := &model.Resource{Kind: Leases, Name: name, Spec: &row}
-	if version == 0 {
+	if f.damaged {
+		if err := tx.Delete(Leases, "", name, 0); err != nil {
+			return err
+		}
+	}
+	if f.version == 0 {
 		_, err = tx.Create(res)
 	} else {
-		_, err = tx.Update(res, version)
+		_, err = tx.Update(res, f.version)
 	}
 	return err
+}
+
+// unknown is an epoch to go on from when the last one cannot be read. It is chosen at random from so many that it
+// is none of those before, also not of this process: their holders stay fenced off.
+func unknown() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return binary.BigEndian.Uint64(b[:])>>1 | 1<<62
 }

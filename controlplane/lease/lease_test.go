@@ -20,11 +20,16 @@ type disk struct {
 	fails atomic.Bool
 	// slow is how long it takes until who writes hears that it is written. Others see it before.
 	slow time.Duration
+	// wrong, if set, damages what is read in transactions.
+	wrong *damage
 }
 
 func (d *disk) Write(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
 	if d.fails.Load() {
 		return store.Commit{}, errors.New("the disk is full")
+	}
+	if d.wrong != nil {
+		fn = d.wrong.wrap(fn)
 	}
 	commit, err := d.Update(ctx, class, fn)
 	time.Sleep(d.slow)

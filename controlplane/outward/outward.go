@@ -188,7 +188,7 @@ func Reason(err error) string {
 	var (
 		dns  *net.DNSError
 		cert *tls.CertificateVerificationError
-		late interface{ Timeout() bool }
+		slow interface{ Timeout() bool }
 	)
 	switch {
 	case err == nil:
@@ -201,14 +201,30 @@ func Reason(err error) string {
 		return "the certificate is not trusted"
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return "the receiver does not speak TLS"
-	case errors.As(err, &late) && late.Timeout(), errors.Is(err, context.DeadlineExceeded):
-		return "the receiver did not answer in time"
+	case errors.As(err, &slow) && slow.Timeout(), errors.Is(err, context.DeadlineExceeded):
+		return late
 	case errors.As(err, &dns):
 		return "the name of the receiver cannot be resolved"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the connection was refused"
 	}
-	return "the connection failed"
+	return broken
+}
+
+// The reasons of failures for which it may matter how large a request is.
+const (
+	late   = "the receiver did not answer in time"
+	broken = "the connection failed"
+)
+
+// Broken reports whether a request failed because its connection broke, or no answer came in time: a smaller one
+// may succeed.
+func Broken(err error) bool {
+	switch Reason(err) {
+	case late, broken:
+		return true
+	}
+	return false
 }
 
 // Untrusted reports whether a request failed because the certificate of the receiver is not

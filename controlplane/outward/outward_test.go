@@ -3,11 +3,13 @@ package outward
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -401,6 +403,9 @@ func TestReasons(t *testing.T) {
 		if got, want := Untrusted(err), target == trusted.URL; got != want {
 			t.Errorf("%s: untrusted %v", target, got)
 		}
+		if Broken(err) {
+			t.Errorf("%s: a smaller request would be tried", target)
+		}
 	}
 	unresolved := client(t, Options{Resolver: resolver(t, nil)})
 	if _, err := get(t, unresolved, "http://receiver.example"); Reason(err) != "the name of the receiver cannot be resolved" {
@@ -408,6 +413,11 @@ func TestReasons(t *testing.T) {
 	}
 	if got := Reason(&url.Error{Op: "Post", URL: "https://10.0.0.9", Err: errors.New("10.0.0.9 said so")}); got != "the connection failed" {
 		t.Errorf("%q", got)
+	}
+	for _, err := range []error{context.DeadlineExceeded, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, io.ErrUnexpectedEOF, syscall.ECONNRESET} {
+		if !Broken(&url.Error{Op: "Post", URL: "https://10.0.0.9", Err: err}) {
+			t.Errorf("%v: no smaller request would be tried", err)
+		}
 	}
 	skipping := client(t, Options{Allowed: loopback, SkipVerify: true})
 	if status, err := get(t, skipping, trusted.URL); status != http.StatusNotFound || err != nil {

@@ -67,7 +67,7 @@ func (e *Engine) attempt(ctx context.Context, to *cloud.Destination, body []byte
 	}
 	status, header, err := client.Do(req)
 	if err != nil {
-		return result{failed: outward.Reason(err), final: outward.Untrusted(err)}
+		return result{failed: outward.Reason(err), final: outward.Untrusted(err), broken: outward.Broken(err)}
 	}
 	return result{status: status, header: header}
 }

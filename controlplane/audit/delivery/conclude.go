@@ -23,6 +23,8 @@ type conclusion struct {
 	// What became of these events.
 	delivered, givenUp, unreadable int
 	lost                           uint64
+	// step is how far the replay job is of which the batch is; nil if it is of none.
+	step *step
 	// reason is why events are lost; it is found when the cursor moves.
 	reason lossReason
 	// next is the version of what is known of the delivery after the write; 0 if nothing was written.
@@ -97,7 +99,10 @@ func (w *worker) write(ctx context.Context, c *conclusion) error {
 			return err
 		}
 		c.written, c.next = false, 0
-		return w.record(tx, c)
+		if err := w.record(tx, c); err != nil || c.step == nil {
+			return err
+		}
+		return c.step.store(tx, w.portal)
 	})
 	if err == nil && c.next > 0 {
 		c.job.version = c.next

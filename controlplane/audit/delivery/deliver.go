@@ -21,7 +21,7 @@ func (w *worker) deliver(ctx context.Context, job *work) (outcome, error) {
 	if len(job.events) == 0 {
 		return went, w.end(ctx, job, conclusion{cursor: job.upTo(0)})
 	}
-	body, n := w.encode(job.events[:min(w.most, len(job.events))], job.destination.LogFormat)
+	body, n := w.encode(job.events[:min(w.live.most, len(job.events))], job.destination.LogFormat)
 	r, at, got := w.try(ctx, job, body, w.unchanged)
 	switch {
 	case got != went:
@@ -29,9 +29,10 @@ func (w *worker) deliver(ctx context.Context, job *work) (outcome, error) {
 	case r.delivered():
 		return went, w.taken(ctx, job, r, at, 0, n)
 	case !r.unwanted():
+		w.live.shrink(&r, n)
 		return failed, w.fail(ctx, job, r, at)
 	case n > 1:
-		w.most = n / 2
+		w.live.halve(n)
 		w.refused = max(w.refused, job.name(n-1))
 		w.status(ctx, job, r, at)
 		return went, nil
@@ -114,7 +115,7 @@ func (w *worker) taken(ctx context.Context, job *work, r result, at time.Time, f
 	if w.refused != "" {
 		w.vouched = w.refused
 	}
-	w.most = min(2*max(w.most, 1), maxBatch)
+	w.live.grow()
 	w.failures = 0
 	return w.end(ctx, job, conclusion{r: r, at: at, cursor: job.upTo(to), tried: true, ended: true, delivered: to - from, givenUp: from})
 }

@@ -96,7 +96,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 	})
 	for {
-		after, err := e.wakeAll(ctx)
+		after, err := e.wakeAll(ctx, "")
 		if err == nil {
 			err = e.follow(ctx, after)
 		}
@@ -133,6 +133,9 @@ func (e *Engine) told(c store.Commit) {
 			e.removed(c.Changes[i].Old)
 		}
 		if r := c.Changes[i].New; r != nil && r.Kind == cloud.Events && c.Changes[i].Op == store.Created {
+			if event, ok := r.Spec.(*cloud.Event); ok && event.Outcome == audit.Test {
+				e.ask(r.Scope)
+			}
 			e.wake(r.Scope, false)
 			for _, s := range e.sinks {
 				s.wake(r.Scope)
@@ -141,17 +144,24 @@ func (e *Engine) told(c store.Commit) {
 	}
 }
 
-// wakeAll looks at each portal, and returns the revision up to which it has looked.
-func (e *Engine) wakeAll(ctx context.Context) (revision uint64, err error) {
-	var portals []string
+// wakeAll looks at each portal, and returns the revision up to which it has looked. Receivers at a destination
+// are tried at once; it is empty for none.
+func (e *Engine) wakeAll(ctx context.Context, destination string) (revision uint64, err error) {
+	var portals, asked []string
 	err = e.Store.View(ctx, func(r store.Reader) error {
 		rows, err := store.ListAll(r, cloud.Webhooks, store.Query{})
 		for _, row := range rows {
 			portals = append(portals, row.Name)
+			if hook, ok := row.Spec.(*cloud.Webhook); ok && destination != "" && hook.Destination == destination {
+				asked = append(asked, row.Name)
+			}
 		}
 		revision = r.Revision()
 		return err
 	})
+	for _, portal := range asked {
+		e.ask(portal)
+	}
 	for _, portal := range portals {
 		e.wake(portal, true)
 	}
@@ -167,10 +177,12 @@ func (e *Engine) follow(ctx context.Context, after uint64) error {
 		}
 		for _, event := range events {
 			switch event.Key.Kind {
-			case cloud.Webhooks.Name, cloud.Replays.Name:
+			case cloud.Webhooks.Name:
+				e.ask(event.Key.Name)
+			case cloud.Replays.Name:
 				e.wake(event.Key.Name, true)
 			case cloud.Destinations.Name:
-				if _, err := e.wakeAll(ctx); err != nil {
+				if _, err := e.wakeAll(ctx, event.Key.Name); err != nil {
 					return err
 				}
 			}
@@ -188,7 +200,7 @@ func (e *Engine) wake(portal string, settings bool) {
 	}
 	w := e.busy[portal]
 	if w == nil {
-		w = &worker{Engine: e, portal: portal, events: make(chan struct{}, 1), settings: make(chan struct{}, 1), most: maxBatch}
+		w = &worker{Engine: e, portal: portal, events: make(chan struct{}, 1), settings: make(chan struct{}, 1), live: whole, replayed: whole}
 		e.busy[portal] = w
 		e.start(w)
 		return
@@ -201,6 +213,17 @@ func (e *Engine) wake(portal string, settings bool) {
 	case changed <- struct{}{}:
 	default: // it knows already
 	}
+}
+
+// ask has the receiver of a portal tried at once, also if it is left alone because it has failed: somebody has
+// changed the settings of it, or tests it.
+func (e *Engine) ask(portal string) {
+	e.mu.Lock()
+	if w := e.busy[portal]; w != nil {
+		w.asked.Store(true)
+	}
+	e.mu.Unlock()
+	e.wake(portal, true)
 }
 
 // idle ends the work at a portal unless there may be more of it, and reports whether it did.

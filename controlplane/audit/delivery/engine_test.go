@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,8 +38,12 @@ type receiver struct {
 	*httptest.Server
 	mu      sync.Mutex
 	answers []int // of the next requests; 200 after them
-	// refuses has the ids of events with which a request is answered 400.
+	// refuses has the ids of events with which a request is answered with refusal, or 400 if that is 0.
 	refuses map[string]bool
+	refusal int
+	// bears, if set, is how many events it bears at once. With more it answers 500, or, if it cuts, nothing.
+	bears int
+	cuts  bool
 	// silent, if set, is what a request waits for before it is answered.
 	silent chan struct{}
 	taken  []string
@@ -72,8 +77,12 @@ func (r *receiver) serve(w http.ResponseWriter, req *http.Request) {
 		status, r.answers = r.answers[0], r.answers[1:]
 	case !ok:
 		status = http.StatusUnauthorized
+	case r.bears > 0 && len(ids) > r.bears && r.cuts:
+		panic(http.ErrAbortHandler)
+	case r.bears > 0 && len(ids) > r.bears:
+		status = http.StatusInternalServerError
 	case slices.ContainsFunc(ids, func(id string) bool { return r.refuses[id] }):
-		status = http.StatusBadRequest
+		status = cmp.Or(r.refusal, http.StatusBadRequest)
 	}
 	if status == http.StatusOK {
 		r.taken = append(r.taken, ids...)
@@ -221,8 +230,8 @@ func (w *world) waited() []time.Duration {
 	return slices.Clone(w.waits)
 }
 
-// start runs an engine; the returned function ends it.
-func (w *world) start() (stop func()) {
+// ready makes an engine, and the client that it uses.
+func (w *world) ready() (*Engine, *outward.Client) {
 	w.t.Helper()
 	signer, err := audit.NewSigner(make([]byte, 32))
 	if err != nil {
@@ -242,6 +251,13 @@ func (w *world) start() (stop func()) {
 		Clock: w.clock, Commits: w.s, Leases: lease.New(lease.Options{Writer: own, Holder: uuid.NewString(), Sole: w.sole, Span: w.span}), Sinks: w.sinks, ControlPlane: w.own,
 	})
 	w.engine = e
+	return e, client
+}
+
+// start runs an engine; the returned function ends it.
+func (w *world) start() (stop func()) {
+	w.t.Helper()
+	e, client := w.ready()
 	ctx, cancel := context.WithCancel(context.Background())
 	w.ctx = ctx
 	done := make(chan error)

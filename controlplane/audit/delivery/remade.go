@@ -6,6 +6,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/lease"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -149,7 +150,7 @@ func (e *Engine) removed(row *model.Resource) {
 	switch row.Kind {
 	case cloud.Positions, cloud.Deliveries, cloud.Replays, cloud.Webhooks:
 		e.wake(row.Name, true)
-	case cloud.AllSinks, cloud.SinkPositions:
+	case cloud.AllSinks, cloud.SinkPositions, lease.Leases:
 	default:
 		return
 	}

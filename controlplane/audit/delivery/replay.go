@@ -20,10 +20,11 @@ type rerun struct {
 
 // replay delivers one batch of the replay job of the portal, if it has one.
 func (w *worker) replay(ctx context.Context) (outcome, error) {
-	batch, err := w.lookBack(ctx, w.most)
+	batch, err := w.lookBack(ctx, maxBatch) // also if requests are small: most may be outside of the span
 	if err != nil || batch == nil {
 		return nothing, err
 	}
+	w.meet(&batch.work)
 	held, err := w.held(ctx)
 	if err != nil {
 		return nothing, err
@@ -86,7 +87,7 @@ func (b *rerun) read(r store.Reader, portal string, most int) error {
 // sees that and can make it anew. An event that is refused alone is passed over; it was given up before,
 // or will be.
 func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
-	body, n := w.encode(batch.events[:min(w.most, len(batch.events))], batch.destination.LogFormat)
+	body, n := w.encode(batch.events[:min(w.replayed.most, len(batch.events))], batch.destination.LogFormat)
 	if batch.job.Status != cloud.ReplayRunning {
 		if err := w.advance(ctx, batch, batch.job.Cursor, cloud.ReplayRunning); err != nil {
 			return nothing, err
@@ -97,23 +98,20 @@ func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
 	case got != went:
 		return got, nil
 	case r.unwanted() && n > 1:
-		w.most = n / 2
+		w.replayed.halve(n)
 		w.status(ctx, &batch.work, r, at)
 		return went, nil
-	case !r.delivered() && !r.unwanted():
-		if err := w.end(ctx, &batch.work, conclusion{r: r, at: at, tried: true, ended: true}); err != nil {
-			return nothing, err
-		}
-		return went, w.advance(ctx, batch, batch.job.Cursor, cloud.ReplayFailed)
 	}
-	c := conclusion{r: r, at: at, tried: true, ended: r.delivered()}
-	if r.delivered() {
-		c.delivered, w.most = n, min(2*w.most, maxBatch)
+	c := conclusion{r: r, at: at, tried: true, ended: !r.unwanted(), step: batch.step(batch.upTo(n), cloud.ReplayRunning)}
+	switch {
+	case r.delivered():
+		c.delivered = n
+		w.replayed.grow()
+	case !r.unwanted():
+		c.step = batch.step(batch.job.Cursor, cloud.ReplayFailed)
+		w.replayed.shrink(&r, n)
 	}
-	if err := w.end(ctx, &batch.work, c); err != nil {
-		return nothing, err
-	}
-	return went, w.advance(ctx, batch, batch.upTo(n), cloud.ReplayRunning)
+	return went, w.end(ctx, &batch.work, c)
 }
 
 // stillReplays reports whether a batch still is of the replay job of the portal, and goes to the same
@@ -123,30 +121,37 @@ func (w *worker) stillReplays(ctx context.Context, batch *rerun) bool {
 	return err == nil && now != nil && now.job.Number == batch.job.Number && batch.same(&now.work)
 }
 
-// advance stores how far a job is. A job that was replaced or removed meanwhile is left alone.
+// step is how far a replay job is.
+type step struct {
+	// number is that of the job.
+	number         string
+	cursor, status string
+}
+
+// step is how far the job of a batch is now.
+func (b *rerun) step(cursor, status string) *step { return &step{b.job.Number, cursor, status} }
+
+// advance stores how far the job of a batch is, where nothing was sent.
 func (w *worker) advance(ctx context.Context, batch *rerun, cursor, status string) error {
-	_, err := w.Writer.Write(context.WithoutCancel(ctx), model.Credential, func(tx store.Tx) error {
-		if err := w.lease.Check(tx); err != nil {
-			return err
-		}
-		res, err := tx.Get(cloud.Replays, "", w.portal)
-		if fault.Is(err, fault.NotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		next := *res.Spec.(*cloud.Replay)
-		if next.Number != batch.job.Number {
-			return nil
-		}
-		next.Status = status
-		if cursor != "" {
-			next.Cursor = cursor
-		}
-		_, err = tx.Update(&model.Resource{Kind: cloud.Replays, Name: w.portal, Spec: &next}, res.Version)
+	return w.end(ctx, &batch.work, conclusion{step: batch.step(cursor, status)})
+}
+
+// store stores how far a job is, in a transaction: that of what became of its batch, because a process that ends
+// between two would send the batch again. A job that was replaced or removed meanwhile is left alone.
+func (s *step) store(tx store.Tx, portal string) error {
+	res, _, err := rowOf(tx, cloud.Replays, "", portal)
+	if err != nil || res == nil {
 		return err
-	})
+	}
+	next := *res.Spec.(*cloud.Replay)
+	if next.Number != s.number {
+		return nil
+	}
+	next.Status = s.status
+	if s.cursor != "" {
+		next.Cursor = s.cursor
+	}
+	_, err = tx.Update(&model.Resource{Kind: cloud.Replays, Name: portal, Spec: &next}, res.Version)
 	return err
 }
 

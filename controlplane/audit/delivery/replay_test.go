@@ -1,14 +1,17 @@
 package delivery
 
 import (
+	"context"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -251,5 +254,45 @@ func TestForgotten(t *testing.T) {
 	until(t, "the event", func() bool { return len(r.events()) == 1 })
 	if got := r.events(); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestReplayStoresOnce: what a receiver has taken of a replay is stored together with how far the job is: a process
+// that ends after any of its writes sends none of it again.
+func TestReplayStoresOnce(t *testing.T) {
+	w := newWorld(t)
+	r := newReceiver(t)
+	w.hook("p", r, true)
+	want := w.happen("p", 0, 10)
+	w.takeTurns(w.byHand("p"), 5, w.at("p", 10))
+	r.refuse()
+	w.pass(time.Second) // so that the next attempt is another one
+	w.again("p", w.time().Add(-time.Hour), w.time())
+	var dead *atomic.Bool
+	lives, die := context.WithCancel(t.Context())
+	w.writer = writer(func(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {
+		told := false
+		c, err := w.gate.Write(ctx, class, func(tx store.Tx) error {
+			err := fn(tx)
+			told = wrote(tx, cloud.Deliveries)
+			return err
+		})
+		if told && err == nil {
+			dead.Store(true)
+			die()
+		}
+		return c, err
+	})
+	hand := w.byHand("p")
+	dead = w.mute
+	_, _ = hand.turn(lives) // whatever it says, the process dies at the first write of how it went
+	if got := r.events(); !slices.Equal(got, want) || !dead.Load() {
+		t.Fatalf("%v arrived before, and it is dead: %v", got, dead.Load())
+	}
+	w.writer = w.gate
+	w.start()
+	until(t, "the end of the job", w.ended("p"))
+	if got := r.events(); !slices.Equal(got, want) || w.job("p").Status != cloud.ReplayCompleted {
+		t.Errorf("%v arrived, %+v", got, w.job("p"))
 	}
 }

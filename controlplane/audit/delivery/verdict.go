@@ -38,6 +38,8 @@ type result struct {
 	failed string
 	// final says that another attempt cannot change a failure, as a certificate that is not trusted.
 	final bool
+	// broken says that the connection stood and no answer came over it.
+	broken bool
 }
 
 // delivered reports whether the receiver has taken the events.
@@ -46,14 +48,14 @@ func (r *result) delivered() bool { return r.status/100 == 2 }
 // again says whether there is another attempt after so many retries, and how long to wait for it.
 //
 // It is repeated what may pass: a connection that fails, an error of the server, too many requests.
-// The wait doubles; a receiver that says how long to wait is believed, up to the longest wait, where
-// it speaks of its load (RFC 9110 section 10.2.3: with 429 and 503).
+// The wait doubles; a receiver that says how long to wait is believed, within the limits, where it speaks of
+// its load (RFC 9110 section 10.2.3: with 429 and 503).
 func (r *result) again(retries int, now time.Time) (wait time.Duration, again bool) {
 	if retries >= maxRetries || !r.passing() {
 		return 0, false
 	}
 	if wait, said := r.said(now); said {
-		return min(max(wait, 0), maxWait), true
+		return min(max(wait, minWait), maxWait), true
 	}
 	return min(minWait<<retries, maxWait), true
 }
@@ -92,3 +94,7 @@ func (r *result) unwanted() bool {
 	}
 	return false
 }
+
+// heavy reports whether the receiver may have failed at how much was sent: it takes longer for it than anybody
+// waits, something in front of it does not let it pass, or one of the events is more than it can bear.
+func (r *result) heavy() bool { return r.broken || r.status >= http.StatusInternalServerError }

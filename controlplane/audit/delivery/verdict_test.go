@@ -38,9 +38,9 @@ func TestRetries(t *testing.T) {
 		"500 four times":                   {status(500, 500, 500, 500, 204), []int{0, 1, 3, 7, 15}, true},
 		"429 that says when":               {[]result{after(429, "3"), {status: 200}}, []int{0, 3}, true},
 		"503 that says when":               {[]result{after(503, "3"), {status: 202}}, []int{0, 3}, true},
-		"503 that says at once":            {[]result{after(503, "0"), {status: 200}}, []int{0, 0}, true},
+		"503 that says at once":            {[]result{after(503, "0"), {status: 200}}, []int{0, 1}, true},
 		"429 that says a date":             {[]result{after(429, "Thu, 01 Jan 2026 12:00:09 GMT"), {status: 200}}, []int{0, 9}, true},
-		"429 that says a date in the past": {[]result{after(429, "Thu, 01 Jan 2026 11:00:00 GMT"), {status: 200}}, []int{0, 0}, true},
+		"429 that says a date in the past": {[]result{after(429, "Thu, 01 Jan 2026 11:00:00 GMT"), {status: 200}}, []int{0, 1}, true},
 		"429 that says too long":           {[]result{after(429, "3600"), {status: 200}}, []int{0, 30}, true},
 		"429 that says nonsense":           {[]result{after(429, "-1"), {status: 200}}, []int{0, 1}, true},
 		"500 that says when":               {[]result{after(500, "3"), {status: 200}}, []int{0, 1}, true},
@@ -73,5 +73,17 @@ func TestRetries(t *testing.T) {
 		if !slices.Equal(offsets, test.offsets) || ok != test.ok {
 			t.Errorf("%s: %v %v, want %v %v", name, offsets, ok, test.offsets, test.ok)
 		}
+	}
+}
+
+// TestHeavy: failures at which fewer events may do better.
+func TestHeavy(t *testing.T) {
+	for status, want := range map[int]bool{0: false, 401: false, 404: false, 429: false, 500: true, 502: true, 503: true, 504: true} {
+		if r := (result{status: status}); r.heavy() != want {
+			t.Errorf("%d: %v", status, !want)
+		}
+	}
+	if r := (result{broken: true}); !r.heavy() {
+		t.Error("without an answer: false")
 	}
 }

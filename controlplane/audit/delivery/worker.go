@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -11,7 +12,7 @@ import (
 )
 
 // worker delivers the events of one portal while there are any. Only its goroutine uses it, but for the
-// channels.
+// channels and what says so.
 type worker struct {
 	*Engine
 	portal string
@@ -21,8 +22,11 @@ type worker struct {
 	lease *lease.Lease
 	// result is an outcome that is not stored yet; nil if there is none.
 	result *conclusion
-	// most is how many events the next request has at most.
-	most int
+	// live and replayed are how many events the next request has at most, of what happens and of what is
+	// replayed.
+	live, replayed sizing
+	// receiver is a job without events: to whom all that was found out about requests applies.
+	receiver *work
 	// replaying says that there was a replay job at the last look.
 	replaying bool
 	// full says that the last batch was not all that there was: nobody needs to wait for more.
@@ -35,6 +39,8 @@ type worker struct {
 	failures int
 	said     time.Duration
 	failing  *work
+	// asked says that somebody wants to see the receiver tried since the last delivery has begun. Others set it.
+	asked atomic.Bool
 }
 
 // outcome is what a delivery came to.
@@ -101,6 +107,8 @@ func (w *worker) turn(ctx context.Context) (outcome, error) {
 
 // once delivers one batch.
 func (w *worker) once(ctx context.Context) (outcome, error) {
+	// Who asks from here on may have changed what is looked at below.
+	w.asked.Store(false)
 	if !w.holds() { // nobody needs a lease for nothing
 		if job, err := w.look(ctx, 1); err != nil || job == nil {
 			return nothing, err
@@ -110,19 +118,33 @@ func (w *worker) once(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return nothing, err
 	}
-	if !w.full && w.most == maxBatch && w.Rest(ctx, Window) != nil {
+	if !w.full && w.live.most == maxBatch && w.Rest(ctx, Window) != nil {
 		return nothing, nil
 	}
 	// Whoever had the lease before may have delivered meanwhile.
-	job, err := w.look(ctx, w.most)
+	job, err := w.next(ctx)
 	if err != nil || job == nil {
 		return nothing, err
 	}
 	if job.lost != "" {
 		return went, w.mourn(ctx, job)
 	}
-	w.full = len(job.names) >= w.most
+	w.full = len(job.names) >= w.live.most
 	return w.deliver(held, job)
+}
+
+// next reads the next batch. It has as many events as its receiver may get, which may be another one now.
+func (w *worker) next(ctx context.Context) (*work, error) {
+	for {
+		most := w.live.most
+		job, err := w.look(ctx, most)
+		if err != nil || job == nil {
+			return nil, err
+		}
+		if w.meet(job); w.live.most == most {
+			return job, nil
+		}
+	}
 }
 
 // look reads what there is to deliver, so many events at most, and whether there is a replay job. If it cannot
@@ -210,12 +232,12 @@ func (w *worker) wait(ctx context.Context, wait time.Duration, unchanged func(co
 }
 
 // pause waits after a delivery that has failed. A receiver that is down is not asked again with each new
-// event; settings that change end the pause.
+// event; settings that change end the pause, and so does who asks for it, also during the attempts.
 func (w *worker) pause(ctx context.Context) {
 	wait := pauseAfter(w.failures, w.said)
 	w.failures++
 	job := w.failing
-	if !w.wait(ctx, wait, func(ctx context.Context) bool { return w.unchanged(ctx, job) }) {
+	if w.asked.Load() || !w.wait(ctx, wait, func(ctx context.Context) bool { return !w.asked.Load() && w.unchanged(ctx, job) }) {
 		w.failures = 0
 	}
 }
