@@ -15,31 +15,42 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/xds/policy/all"
 )
 
-// meshRig is a control plane with its real mesh API.
+// meshRig is a control plane with its real mesh API, whose zone has the name east.
 type meshRig struct {
-	t   *testing.T
-	url string
+	t     *testing.T
+	url   string
+	store store.Store
+	gate  *admit.Gate
+	// before, if set, may answer a request in place of the API.
+	before func(w http.ResponseWriter, r *http.Request) bool
 }
 
 func newMeshRig(t *testing.T) *meshRig {
 	t.Helper()
 	s := memstore.New()
 	kinds := slices.Concat(mesh.Kinds(), all.Kinds())
-	gate := admit.New(s, &admittest.Revoker{}, kinds, time.Now).As(model.System("test"))
-	server := httptest.NewServer(meshapi.Handler(meshapi.Options{
-		Kinds: kinds, Store: s, Writer: gate, DryRun: dryruntest.New(t, s),
+	gate := admit.New(s, &admittest.Revoker{}, kinds, time.Now)
+	gate.Complete(mesh.Dataplanes, mesh.InZone("east"))
+	r := &meshRig{t: t, store: s, gate: gate.As(model.System("test"))}
+	api := meshapi.Handler(meshapi.Options{Kinds: kinds, Store: s, Writer: r.gate, DryRun: dryruntest.New(t, s)})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if r.before == nil || !r.before(w, q) {
+			api.ServeHTTP(w, q)
+		}
 	}))
+	r.url = server.URL
 	t.Cleanup(func() {
 		server.Close()
 		if err := s.Close(); err != nil {
 			t.Errorf("close the store: %v", err)
 		}
 	})
-	return &meshRig{t, server.URL}
+	return r
 }
 
 func (r *meshRig) run(args ...string) (string, int) {
@@ -60,6 +71,9 @@ func (r *meshRig) must(args ...string) string {
 	}
 	return out
 }
+
+// nothing is the output of a run that has nothing to do.
+const nothing = "Summary:\n  Created: 0\n  Updated: 0\n  Deleted: 0\n"
 
 // shop is a mesh whose authority is in a secret of its own.
 const shop = `# the mesh comes after its policies here
@@ -107,7 +121,6 @@ func TestMeshSync(t *testing.T) {
 	if strings.Contains(out, "YQ==") {
 		t.Error("a secret is shown")
 	}
-	nothing := "Summary:\n  Created: 0\n  Updated: 0\n  Deleted: 0\n"
 	if out := r.must("diff", f, "--non-zero-exit-code"); out != nothing {
 		t.Error(out)
 	}

@@ -200,7 +200,7 @@ func (o *meshOptions) compareMeshes(c *cobra.Command, files []string, write bool
 	return o.finish(c, api, plan, write)
 }
 
-// planMeshes reads what there is, and says what may be deleted.
+// planMeshes reads what there is, asks what would become of it, and says what may be deleted.
 func (o *meshOptions) planMeshes(ctx context.Context, api *API, wanted []*meshDoc) (*meshPlanner, error) {
 	current, err := readDocs(ctx, api, o.reads(wanted), o.mesh)
 	if err != nil {
@@ -210,7 +210,7 @@ func (o *meshOptions) planMeshes(ctx context.Context, api *API, wanted []*meshDo
 	for _, d := range wanted {
 		named[d.of()] = true
 	}
-	return &meshPlanner{wanted: wanted, current: current, prune: func(d *meshDoc) bool {
+	p := &meshPlanner{wanted: wanted, current: current, prune: func(d *meshDoc) bool {
 		switch {
 		case ofProxies(d.kind) && !o.proxies, ofSecrets(d.kind) && !o.secrets:
 			return false
@@ -218,7 +218,8 @@ func (o *meshOptions) planMeshes(ctx context.Context, api *API, wanted []*meshDo
 			return o.allMeshes
 		}
 		return named[d.mesh] || o.allMeshes
-	}}, nil
+	}}
+	return p, p.ask(ctx, api)
 }
 
 // syncNew carries out a plan that creates meshes. These begin with policies of their own, so

@@ -32,6 +32,8 @@ type meshDoc struct {
 	// values is the whole document, with defaults and without times, in the one form that the
 	// API has for it.
 	values map[string]any
+	// stored, unless it is nil, is what the control plane would store of it.
+	stored map[string]any
 	where  string
 	// unknown are members that the tool does not know, because it is older than the API.
 	unknown []string

@@ -2,6 +2,7 @@ package declare
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -40,15 +41,23 @@ type meshPlanner struct {
 	plan            *Plan
 	// begun are the meshes that the plan creates.
 	begun []string
+	// warnings are those of what was found out before.
+	warnings []string
+}
+
+// keyed returns documents by their keys.
+func keyed(docs []*meshDoc) map[string]*meshDoc {
+	out := make(map[string]*meshDoc, len(docs))
+	for _, d := range docs {
+		out[d.key()] = d
+	}
+	return out
 }
 
 // compare returns the operations that make the control plane hold what is wanted.
 func (p *meshPlanner) compare() *Plan {
-	p.plan, p.begun = &Plan{}, nil
-	have, want := map[string]*meshDoc{}, map[string]bool{}
-	for _, d := range p.current {
-		have[d.key()] = d
-	}
+	p.plan, p.begun = &Plan{Warnings: slices.Clone(p.warnings)}, nil
+	have, want := keyed(p.current), map[string]bool{}
 	for _, d := range p.wanted {
 		want[d.key()] = true
 		is := have[d.key()]
@@ -100,14 +109,9 @@ func (p *meshPlanner) create(d *meshDoc, have map[string]*meshDoc) {
 
 // update plans a change. What the caller may not see is not compared.
 func (p *meshPlanner) update(d, is *meshDoc) {
-	unseen := concealed(is.values)
-	old := is.values
-	if unseen {
-		old, _ = reveal(is.values, d.values).(map[string]any)
-	}
-	names := fields{}.differing(d.values, old)
+	names := d.differing(is)
 	if len(names) == 0 {
-		if unseen {
+		if concealed(is.values) {
 			p.plan.Warnings = append(p.plan.Warnings, is.label()+" has secrets that are concealed from you, which were not compared")
 		}
 		return
@@ -115,11 +119,23 @@ func (p *meshPlanner) update(d, is *meshDoc) {
 	if lost := is.lost(); lost != "" {
 		p.plan.Warnings = append(p.plan.Warnings, lost)
 	}
-	op := meshOp(Updating, d, is)
+	op, old := meshOp(Updating, d, is), d.seen(is)
 	for _, name := range names {
-		op.Changes = append(op.Changes, masking(d.kind, nil).changes(name, old[name], d.values[name])...)
+		op.Changes = append(op.Changes, masking(d.kind, nil).changes(name, old[name], d.becomes()[name])...)
 	}
 	p.plan.Ops = append(p.plan.Ops, op)
+}
+
+// differing lists the members that another document has to get, in order.
+func (d *meshDoc) differing(is *meshDoc) []string { return fields{}.differing(d.becomes(), d.seen(is)) }
+
+// seen returns what there is of a document, with what is wanted in place of what the caller may not see.
+func (d *meshDoc) seen(is *meshDoc) map[string]any {
+	if !concealed(is.values) {
+		return is.values
+	}
+	old, _ := reveal(is.values, d.values).(map[string]any)
+	return old
 }
 
 // reveal puts what is wanted where a secret is concealed, so that both are equal.
@@ -167,7 +183,7 @@ func meshOp(action string, d, is *meshDoc) *Op {
 	}
 	if d != nil {
 		o.secrets = masking(d.kind, nil).secrets("", d.values)
-		o.Body, o.New = d.values, masking(d.kind, nil).object(d.values)
+		o.Body, o.New = d.values, masking(d.kind, nil).object(d.becomes())
 	}
 	return o
 }

@@ -256,11 +256,15 @@ func (r *runner) try(ctx context.Context, p *Plan) ([]Tried, error) {
 	tried := make([]Tried, len(p.Ops))
 	var mu sync.Mutex
 	done := 0
-	err := r.probe(ctx, p)
-	if err != nil {
+	if len(p.Ops) == 0 {
+		return tried, nil
+	}
+	if err := r.api.knowsDryRuns(ctx, p.Ops[0].Path); errors.Is(err, errNoDryRuns) {
+		return tried, fmt.Errorf("--dry-run: %w", err)
+	} else if err != nil {
 		return tried, err
 	}
-	err = parallel(ctx, r.api.Parallel, len(p.Ops), func(ctx context.Context, i int) error {
+	err := parallel(ctx, r.api.Parallel, len(p.Ops), func(ctx context.Context, i int) error {
 		o := p.Ops[i]
 		answer, err := r.tryOne(ctx, o, slices.ContainsFunc(o.Needs, func(id string) bool { return made[id] }))
 		if conflicts(o, err, before) {
@@ -286,23 +290,24 @@ func (r *runner) try(ctx context.Context, p *Plan) ([]Tried, error) {
 	return tried, err
 }
 
-// probe asks for evidence that the API knows dry runs: whoever does not would write. It tries to
-// delete something that is not there, and gives the parameter a value that it cannot have.
-func (r *runner) probe(ctx context.Context, p *Plan) error {
-	if len(p.Ops) == 0 {
-		return nil
+// errNoDryRuns says that an API knows no dry runs.
+var errNoDryRuns = errors.New("what answers there knows no dry run, and would write: nothing was tried")
+
+// knowsDryRuns asks for evidence that the API knows dry runs: whoever does not would write. It tries to
+// delete something beside the path of a write that is not there, and gives the parameter a value that it
+// cannot have.
+func (a *API) knowsDryRuns(ctx context.Context, write string) error {
+	nothing := path.Join(path.Dir(write), uuid.NewString())
+	if path.Dir(write) == "/"+mesh.Meshes.Path { // whoever may write one mesh has no right to others
+		nothing = path.Join(write, mesh.MeshGatewayRoutes.Path, uuid.NewString())
 	}
-	nothing := path.Join(path.Dir(p.Ops[0].Path), uuid.NewString())
-	if path.Dir(p.Ops[0].Path) == "/"+mesh.Meshes.Path { // whoever may write one mesh has no right to others
-		nothing = path.Join(p.Ops[0].Path, mesh.MeshGatewayRoutes.Path, uuid.NewString())
-	}
-	err := r.api.call(ctx, http.MethodDelete, nothing, url.Values{httpkit.ArgDryRun: {"known"}}, nil, nil)
+	err := a.call(ctx, http.MethodDelete, nothing, url.Values{httpkit.ArgDryRun: {"known"}}, nil, nil)
 	refusal, ok := errors.AsType[*client.Refusal](err)
 	switch {
 	case ok && refusal.Status == http.StatusBadRequest && strings.Contains(refusal.Said, httpkit.ArgDryRun):
 		return nil
 	case err == nil, ok && (refusal.Status == http.StatusNotFound || refusal.Status == http.StatusBadRequest):
-		return errors.New("--dry-run: what answers there knows no dry run, and would write: nothing was tried")
+		return errNoDryRuns
 	}
 	return err
 }

@@ -1,6 +1,8 @@
 package dryrun
 
 import (
+	"encoding/json"
+
 	"github.com/meshgate/meshgate/controlplane/changes"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -24,6 +26,9 @@ type Answer struct {
 	Verdict string `json:"verdict" jsonschema:"enum=created,enum=updated,enum=deleted,enum=unchanged"`
 	// Revision is the newest one of the store, on which the answer is based.
 	Revision uint64 `json:"revision"`
+	// Document is what would be stored of a document of the mesh API, with everything by which the
+	// control plane completes it, as a GET shows it to somebody who may not read secrets.
+	Document json.RawMessage `json:"document,omitempty" jsonschema:"type=object"`
 	// Withheld says what the caller may not see. Writes, changes, problems and follows are then
 	// empty.
 	Withheld string `json:"withheld,omitempty"`

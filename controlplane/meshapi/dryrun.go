@@ -7,6 +7,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/dryrun"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/openapi"
 )
 
@@ -33,12 +34,19 @@ func (c collection) tried(can, cannot string) string {
 	return can
 }
 
-// tryPut answers with what a PUT would do.
+// tryPut answers with what a PUT would do. What would be stored is shown to those who may read it.
 func (c collection) tryPut(w http.ResponseWriter, r *http.Request, s *submission, allowed admit.Allowed, err error) {
+	var document []byte
+	read, _ := c.rights()
+	seen := c.api.may(r, read, c.scope(r))
 	c.try(w, r, s.operation(), err, func(ctx context.Context) error {
-		_, _, err := c.api.Writer.PutDocumentIf(ctx, c.kind, r.PathValue(pathMesh), r.PathValue(pathName), s.spec, allowed)
+		out, _, err := c.api.Writer.PutDocumentIf(ctx, c.kind, r.PathValue(pathMesh), r.PathValue(pathName), s.spec, allowed)
+		if err == nil && seen {
+			document, err = model.ConcealDocument(out.Resource)
+		}
 		return err
 	}, func(a *dryrun.Answer) {
+		a.Document = document
 		if c.api.Policies != nil {
 			s.dropped = append(s.dropped, c.api.Policies.Nowhere(r.Context(), c.kind, r.PathValue(pathMesh), s.spec)...)
 		}

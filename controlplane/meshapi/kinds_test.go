@@ -1,28 +1,24 @@
 package meshapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
 
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/meshapi/meshapitest"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/openapi/openapitest"
 	"github.com/meshgate/meshgate/xds/policy/all"
-	"github.com/meshgate/meshgate/xds/policy/policytest"
 )
 
 // offered lists the kinds that the program offers. Everything in this file follows from them: a new
@@ -50,34 +46,11 @@ func (d document) text(t testing.TB) string {
 	return string(raw)
 }
 
-// samplesOf returns valid documents of a kind, without names: those of policies are the inputs of
-// their golden files, those of other kinds are in testdata/kinds.
+// samplesOf returns valid documents of a kind, without names.
 func samplesOf(t testing.TB, k *model.Kind) (out []document) {
 	t.Helper()
-	var texts [][]byte
-	if k.Document.Policy {
-		for _, s := range policytest.Samples(t, "../../xds/policy", k) {
-			texts = append(texts, s.Text)
-		}
-	} else {
-		file := filepath.Join("testdata", "kinds", strings.ToLower(k.Document.Type)+".yaml")
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatalf("%s has no samples: %v", k.Document.Type, err)
-		}
-		texts = bytes.Split(raw, []byte("\n---\n"))
-	}
-	for _, text := range texts {
-		for _, part := range bytes.Split(text, []byte("\n---\n")) {
-			var d document
-			if err := yaml.Unmarshal(part, &d); err != nil {
-				t.Fatal(err)
-			}
-			if delete(d, "mesh"); k.Scoping == model.Mesh {
-				d["mesh"] = "m"
-			}
-			out = append(out, d)
-		}
+	for _, d := range meshapitest.Samples(t, "../..", k) {
+		out = append(out, d)
 	}
 	return out
 }

@@ -30,6 +30,13 @@ type sink struct {
 	// aside are portals that have failed, and are left alone until their own retry.
 	aside map[string]bool
 	woken chan struct{}
+	// unread are portals that could not be read when the sink looked last, those first that are tried first.
+	// look, unless it is nil, ends the wait until all of them are tried, and looks counts these waits since
+	// the last read that succeeded. blind says that the last read failed.
+	unread []string
+	look   context.CancelFunc
+	looks  int
+	blind  bool
 
 	retries sync.WaitGroup
 	// failures counts how often portals have failed in a row. Only run uses it.
@@ -38,9 +45,6 @@ type sink struct {
 	// Only run uses it.
 	sent map[string]uint64
 }
-
-// common is an error of the connection to a receiver, or of the store. It concerns all portals; others concern one.
-type common struct{ error }
 
 func newSink(e *Engine, to syslog.Target) *sink {
 	return &sink{Engine: e, conn: syslog.Conn{Target: to}, scope: scopeOf(to.String()), portals: map[string]bool{}, aside: map[string]bool{}, failures: map[string]int{}, sent: map[string]uint64{}, woken: make(chan struct{}, 1)}
@@ -70,24 +74,6 @@ func (s *sink) next() (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// setAside leaves a portal alone for a while, and wakes the sink for it then. Others go on meanwhile.
-func (s *sink) setAside(ctx context.Context, portal string, err error) {
-	tries := s.failures[portal]
-	if s.failures[portal]++; tries == 0 {
-		s.Log.Warn("a syslog sink gets no events of an audit log now, and will", "sink", s.conn.Target.String(), "portal", portal, "error", err)
-	}
-	s.mu.Lock()
-	s.aside[portal] = true
-	s.mu.Unlock()
-	s.retries.Go(func() {
-		_ = s.Rest(ctx, backOff(tries)) // its end is seen
-		s.mu.Lock()
-		delete(s.aside, portal)
-		s.mu.Unlock()
-		s.wake(portal)
-	})
 }
 
 // run sends until ctx ends.
@@ -128,8 +114,8 @@ func (s *sink) leave(ctx context.Context) {
 }
 
 // all sends what there is. With a lease that was just taken it looks at all portals. It ends at an error of the
-// connection, the lease or the store; a portal with another one is set aside. What could not be stored before is
-// stored first: while nothing can be stored, nothing is sent.
+// connection, of the lease, or of a write to the store; a portal with another one is left for later. What could not
+// be stored before is stored first: while nothing can be stored, nothing is sent.
 func (s *sink) all(ctx context.Context) error {
 	if s.lease == nil || s.lease.Context().Err() != nil {
 		held, err := s.Leases.Take(ctx, "audit-log-syslog/"+s.scope)
@@ -152,20 +138,32 @@ func (s *sink) all(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		for more := true; more; {
-			var err error
-			if more, err = s.page(s.lease.Context(), portal); err == nil {
-				delete(s.failures, portal)
-				continue
-			}
-			if _, all := errors.AsType[common](err); all || s.lease.Context().Err() != nil {
-				s.wake(portal)
-				return err
-			}
-			s.setAside(ctx, portal, err)
-			break
+		if err := s.drain(ctx, portal); err != nil {
+			return err
 		}
 	}
+}
+
+// drain sends what there is of a portal. Its error concerns all portals.
+func (s *sink) drain(ctx context.Context, portal string) error {
+	for more := true; more; {
+		var err error
+		if more, err = s.page(s.lease.Context(), portal); err == nil {
+			delete(s.failures, portal)
+			continue
+		}
+		if _, all := errors.AsType[common](err); all || s.lease.Context().Err() != nil {
+			s.wake(portal)
+			return err
+		}
+		if _, unread := errors.AsType[reading](err); unread {
+			s.missed(ctx, portal, err)
+		} else {
+			s.setAside(ctx, portal, err)
+		}
+		return nil
+	}
+	return nil
 }
 
 func (s *sink) everywhere(r store.Reader) error {
@@ -242,6 +240,10 @@ func (s *sink) page(ctx context.Context, portal string) (more bool, err error) {
 		}
 		return job.fill(r, portal, cloud.EventName(portal, done), "", maxBatch)
 	})
+	if err != nil && !errors.Is(err, store.ErrUnreadable) {
+		return false, reading{err}
+	}
+	s.saw(portal)
 	if err != nil || len(job.names) == 0 {
 		return false, err
 	}

@@ -170,6 +170,8 @@ var layers = map[string]string{
 
 	// What answers requests.
 	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/scopes controlplane/store controlplane/store/recall controlplane/turns filter/contract",
+	// A document of every kind, for tests of whatever takes documents.
+	"controlplane/meshapi/meshapitest": "controlplane/model xds/policy/policytest",
 	// What both APIs are held against.
 	"controlplane/changes/changestest": "controlplane/httpkit",
 	// The cases are data; what they are held against is for their users to say.
