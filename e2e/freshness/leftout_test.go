@@ -181,12 +181,12 @@ func TestMembersCameToShareOutsideTheGroup(t *testing.T) {
 	w.mint("b", of["b"])
 	w.must(w.members("a", "b")) // before the group has any gateway
 	group := w.node("group")
-	group.refuses("what two have", of["b"])
-	group.refuses("what two have", of["a"])
+	group.refuses("what another one had first", of["b"])
+	group.accepts("of the one that had it first", of["a"], "user-of-a")
 	w.must(w.members("b"))
 	group.accepts("alone in the group", of["b"], "user-of-b")
 	group.alone()
 	group.comesToAccept("alone in the group, out of reach", of["b"], "user-of-b")
 	w.must(w.members("a", "b"))
-	group.refuses("what two have, out of reach", of["b"])
+	group.refuses("what another one had first, out of reach", of["b"])
 }
