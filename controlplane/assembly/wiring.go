@@ -138,7 +138,7 @@ func (i identities) Certificate(ctx context.Context, controlPlane, id string, al
 		if err != nil {
 			return err
 		}
-		res, err := src.First(gateway.Certificates, id) // the one that gateways hold
+		res, err := src.Get(gateway.Certificates, id) // the one that gateways hold
 		if err != nil {
 			return err
 		}

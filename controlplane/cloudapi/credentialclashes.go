@@ -26,8 +26,8 @@ func enterComparison(ctx context.Context) error {
 }
 
 // compared are the credentials that views do not hold, with that by which two members may not have
-// the same: who looks one up finds a conflict, and it opens nothing in the group for either. An empty
-// index is the id. Tokens are not among them: their values are random, and there are millions.
+// the same: in the group the one that had it first counts. An empty index is the id. Tokens are not
+// among them: their values are random, and there are millions.
 var compared = []struct {
 	kind *model.Kind
 	by   []string
@@ -36,14 +36,14 @@ var compared = []struct {
 	{gateway.Keys, []string{"", gateway.IndexKey}},
 }
 
-// credentialClashes lists the applications and keys that members of a group have in common, without
-// what it is that they have in common. It is not complete if there are more than it compares, or if one cannot be
-// read: that one is left out.
+// credentialClashes lists the applications and keys that do not count in a group because another member had
+// first what both have, without saying what that is. It is not complete if there are more than it compares, or
+// if one cannot be read: that one is not compared.
 func credentialClashes(reader store.Reader, src scopes.Source) (list []scopes.Clash, complete bool, err error) {
 	type place struct{ index, value string }
 	room, complete := maxCompared, true
 	for _, c := range compared {
-		first := map[place]model.Key{}
+		first := map[place]*model.Resource{}
 		for _, scope := range src.Scopes() {
 			rows, err := store.ListAll(reader, c.kind, store.Query{Scope: scope, Limit: room + 1})
 			if err != nil {
@@ -61,11 +61,17 @@ func credentialClashes(reader store.Reader, src scopes.Source) (list []scopes.Cl
 				for _, index := range c.by {
 					value, some := sharedValue(row, index)
 					at := place{index, value}
-					if rival, taken := first[at]; taken {
-						list = append(list, scopes.Clash{Left: row.Key(), Rival: rival, Index: index})
-					} else if some {
-						first[at] = row.Key()
+					left, rival := row, first[at]
+					switch {
+					case !some:
+						continue
+					case rival == nil:
+						first[at] = row
+						continue
+					case scopes.Before(row, rival, index):
+						first[at], left, rival = row, rival, row
 					}
+					list = append(list, scopes.Clash{Left: left.Key(), Rival: rival.Key(), Index: index})
 				}
 			}
 		}

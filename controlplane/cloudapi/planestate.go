@@ -91,8 +91,7 @@ func (p planes) groupStatus(w http.ResponseWriter, r *http.Request) {
 	p.reply(w, r, http.StatusOK, map[string]any{"item": doc})
 }
 
-// clashes lists what is left out of a group, and the credentials of which none counts because members
-// share them. It is not complete while what is stored is not, or cannot be, compared.
+// clashes lists what is left out of a group, credentials among it. It is not complete while what is stored is not, or cannot be, compared.
 func (p planes) clashes(reader store.Reader, plane *model.Resource) (list []scopes.Clash, complete bool, err error) {
 	if p.api.Planes.Fleet == nil {
 		return nil, false, nil

@@ -58,7 +58,7 @@ func (t *Request) served(tx store.Reader) error {
 	if err != nil || !src.IsUnion() || t.Service == "" {
 		return err
 	}
-	service, err := src.First(gateway.Services, t.Service)
+	service, err := src.Get(gateway.Services, t.Service)
 	if err == nil && !t.offered(service) {
 		err = fault.New(fault.Unavailable, "plugin %s does not run on service %q of control plane %q", t.Plugin, t.Service, service.Scope)
 	}
@@ -100,7 +100,7 @@ func (t *Request) unchanged(tx store.Reader, read *model.Resource) error {
 	if read.Kind == gateway.Applications && src.Has(read.Scope) {
 		src = src.In(read.Scope)
 	}
-	now, err := src.First(read.Kind, read.Name)
+	now, err := src.Get(read.Kind, read.Name)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return fmt.Errorf("%w: %s %s is gone", errOvertaken, read.Kind.Name, read.Name)

@@ -204,22 +204,6 @@ func TestGroupIssuesForItsMembers(t *testing.T) {
 	}
 }
 
-// TestTokenOfTwoMembersIsNobodys shows that a conflict among credentials fails closed.
-func TestTokenOfTwoMembersIsNobodys(t *testing.T) {
-	w := newGroupWorld(t)
-	w.write("b", gateway.Consumers, "bob", &gateway.Consumer{Username: "bob"})
-	w.write("a", gateway.Keys, "k1", &gateway.Key{Key: "same", Consumer: "eve"})
-	w.write("b", gateway.Keys, "k2", &gateway.Key{Key: "same", Consumer: "bob"})
-	hash := contract.HashKey([]byte("same"))
-	rec, _, _, err := w.source.Record(context.Background(), "all", hash)
-	if rec != nil || !fault.Is(err, fault.Unavailable) {
-		t.Errorf("a key of two members: %+v, %v", rec, err)
-	}
-	if err == nil || strings.Contains(err.Error(), gateway.KeyAuthKey("same")) {
-		t.Errorf("the conflict shows the key, or is none: %v", err)
-	}
-}
-
 // TestNobodyWritesIntoAGroup holds the gate against a write into a group.
 func TestNobodyWritesIntoAGroup(t *testing.T) {
 	w := newGroupWorld(t)

@@ -42,22 +42,29 @@ func (w *groupWorld) change(scope string, k *model.Kind, name string, spec any) 
 	}
 }
 
-// nobodys demands that a hash is refused for now, and that nothing is said to be so: what
-// is unknown would be remembered.
-func (w *groupWorld) nobodys(what string, hash contract.Hash) {
+// leftOut demands that a hash is refused for now, and that nothing is said to be so: what is
+// unknown would be remembered.
+func (w *groupWorld) leftOut(what string, hash contract.Hash) {
 	w.t.Helper()
 	if rec, _, _, err := w.source.Record(w.t.Context(), "all", hash); rec != nil || !fault.Is(err, fault.Unavailable) {
 		w.t.Errorf("%s: %+v, %v", what, rec, err)
 	}
 }
 
-// unanswered demands that nothing is answered about what two members have, and that nothing is
-// written.
-func (w *groupWorld) unanswered(endpoint string, form url.Values) {
+// counts demands that a token or a key counts in the group, as that of a member.
+func (w *groupWorld) counts(what, member string, hash contract.Hash) {
+	w.t.Helper()
+	if rec, _, _, err := w.source.Record(w.t.Context(), "all", hash); rec == nil || err != nil || rec.Plane != member || rec.Own {
+		w.t.Errorf("%s: %+v, %v", what, rec, err)
+	}
+}
+
+// refused demands an answer, and that nothing is written.
+func (w *groupWorld) refused(want int, endpoint string, form url.Values) {
 	w.t.Helper()
 	before := w.rows()
-	if status, doc := w.ask(endpoint, form); status != 503 {
-		w.t.Errorf("%s %v: %d %v", endpoint, form, status, doc)
+	if status, doc := w.ask(endpoint, form); status != want {
+		w.t.Errorf("%s %v: %d %v, want %d", endpoint, form, status, doc, want)
 	}
 	if after := w.rows(); after != before {
 		w.t.Errorf("%s %v wrote: %d rows, there were %d", endpoint, form, after, before)
@@ -83,58 +90,90 @@ func (w *groupWorld) rows() (n int) {
 	return n
 }
 
-// TestApplicationOfTwoMembers: nobody is the client whose client_id two members have. What either had before counts at its own gateways and not at those of the group.
+// TestApplicationOfTwoMembers: the client of a client_id is that of the member that had it
+// first, and notices nothing of the other. What the other has counts at its own gateways and
+// not at those of the group, until the first one gives way.
 func TestApplicationOfTwoMembers(t *testing.T) {
 	w := newRivals(t)
 	doc := w.issued("all", "plugin", "", password())
 	token := doc["access_token"].(string)
 	code := w.codeOf("plugin", "")
+	_, theirs := w.ask("token", asBobs(forItself()))
+	other := theirs["access_token"].(string)
+	w.counts("a token of the other's", "b", contract.HashToken([]byte(other)))
 	w.change("b", gateway.Applications, "bobs", application("client", "other", "bob"))
-	w.nobodys("a token of an application of two members", contract.HashToken([]byte(token)))
+
+	w.counts("a token of the first's", "a", contract.HashToken([]byte(token)))
 	for _, form := range []url.Values{forItself(), password(), refreshing(doc), code} {
-		w.unanswered("token", form)
+		if status, doc := w.ask("token", form); status != 200 {
+			t.Errorf("%v: %d %v", form, status, doc)
+		}
 	}
-	w.unanswered("introspect", url.Values{"token": {token}})
-	w.unanswered("revoke", url.Values{"token": {token}})
-	w.unanswered("authorize", url.Values{"response_type": {"code"}, "provision_key": {"provision"}, "authenticated_userid": {"user"}})
-	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("client:secret"))
-	if status, doc := w.askBasic("all", "plugin", basic, forItself()); status != 503 {
-		t.Errorf("a header that two members know: %d %v", status, doc)
+	basic := func(secret string) int {
+		status, _ := w.askBasic("all", "plugin", "Basic "+base64.StdEncoding.EncodeToString([]byte("client:"+secret)), forItself())
+		return status
 	}
-	// The member is not held up by the other one.
-	if status, doc := w.askAt("a", "own", "", "revoke", url.Values{"token": {token}}); status != 200 {
-		t.Errorf("a member does not revoke for the conflict: %d %v", status, doc)
+	if first, second := basic("secret"), basic("other"); first != 200 || second == 200 || second == 503 {
+		t.Errorf("with the secret of the first one %d, with that of the other %d", first, second)
 	}
-	w.dead("a", token)
-	mine := w.issued("a", "own", "", forItself())["access_token"].(string)
-	if rec, err := w.record("a", mine); rec == nil || err != nil {
-		t.Errorf("a member does not know its token for the conflict: %+v, %v", rec, err)
+	w.leftOut("a token of the other's", contract.HashToken([]byte(other)))
+	w.refused(503, "introspect", url.Values{"token": {other}})
+	if rec, err := w.record("b", other); rec == nil || err != nil || !rec.Own {
+		t.Errorf("the other's own gateways do not know its token: %+v, %v", rec, err)
 	}
 	v := &oauth.Revocations{Store: w.db, Writer: w.gate, Resolver: w.groups}
-	if n, _, err := v.Revoke(t.Context(), "all", oauth.RevokeBy{Credential: "app"}); n != 1 || err != nil {
+	if n, _, err := v.Revoke(t.Context(), "all", oauth.RevokeBy{Credential: "bobs"}); n != 1 || err != nil {
 		t.Errorf("%d revoked, %v", n, err)
 	}
-	w.dead("a", mine)
+	w.dead("b", other)
+	w.change("a", gateway.Applications, "app", application("another", "secret", "eve"))
+	if status, doc := w.ask("token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"other"}}); status != 200 {
+		t.Errorf("the first one gave way: %d %v", status, doc)
+	}
 }
 
-// TestConsumerOfTwoMembers: an upstream that is told a username takes it for one person.
+// TestConsumerOfTwoMembers: an upstream that is told a username takes it for one person, which is
+// that of the member that had it first.
 func TestConsumerOfTwoMembers(t *testing.T) {
 	w := newRivals(t)
 	token := w.issued("all", "plugin", "", forItself())["access_token"].(string)
 	w.write("a", gateway.Keys, "k", &gateway.Key{Key: "key", Consumer: "eve"})
-	w.write("b", gateway.Consumers, "other", &gateway.Consumer{Username: "eve"})
-	w.nobodys("a token of a consumer of two members", contract.HashToken([]byte(token)))
-	w.nobodys("a key of a consumer of two members", contract.HashKey([]byte("key")))
-	w.remove(gateway.Consumers, "b", "other")
-	if rec, err := w.record("all", token); rec == nil || err != nil {
-		t.Errorf("a member gave way: %+v, %v", rec, err)
+	w.write("b", gateway.Keys, "l", &gateway.Key{Key: "another", Consumer: "bob"})
+	mine, theirs := contract.HashKey([]byte("key")), contract.HashKey([]byte("another"))
+	w.counts("a key of the other's", "b", theirs)
+	for what, spec := range map[string]*gateway.Consumer{
+		"username": {Username: "eve"}, "id": {Username: "someone"},
+	} {
+		switch what {
+		case "username":
+			w.change("b", gateway.Consumers, "bob", spec)
+		case "id":
+			w.write("b", gateway.Consumers, "eve", spec)
+			w.write("b", gateway.Keys, "of eve", &gateway.Key{Key: "of b's eve", Consumer: "eve"})
+		}
+		w.counts(what+": a token of the first's", "a", contract.HashToken([]byte(token)))
+		w.counts(what+": a key of the first's", "a", mine)
 	}
-	w.write("b", gateway.Keys, "k", &gateway.Key{Key: "another", Consumer: "bob"})
-	w.nobodys("a key of the id of another", contract.HashKey([]byte("key")))
+	w.leftOut("a key of the other's consumer of that username", theirs)
+	w.leftOut("a key of the other's consumer of that id", contract.HashKey([]byte("of b's eve")))
+	w.remove(gateway.Consumers, "a", "eve")
+	w.counts("the first one gave way, a key", "b", theirs)
+	w.counts("the first one gave way, the id", "b", contract.HashKey([]byte("of b's eve")))
 }
 
-// TestValuesOfTwoMembers: a token, a refresh token or a code that two members have is
-// nobody's. Its owner can revoke it, and what the other member has of it stays as it is.
+// TestKeyIDOfTwoMembers: upstreams are told the id of a key.
+func TestKeyIDOfTwoMembers(t *testing.T) {
+	w := newRivals(t)
+	w.write("b", gateway.Keys, "k", &gateway.Key{Key: "first", Consumer: "bob"})
+	w.write("a", gateway.Keys, "k", &gateway.Key{Key: "second", Consumer: "eve"})
+	w.counts("the first one", "b", contract.HashKey([]byte("first")))
+	w.leftOut("the second one", contract.HashKey([]byte("second")))
+	w.remove(gateway.Keys, "b", "k")
+	w.counts("the first one gave way", "a", contract.HashKey([]byte("second")))
+}
+
+// TestValuesOfTwoMembers: a token, a refresh token or a code that two members have is that of
+// the one that had it first. The client of the other cannot use it.
 func TestValuesOfTwoMembers(t *testing.T) {
 	w := newRivals(t)
 	doc := w.issued("all", "plugin", "", password())
@@ -142,25 +181,25 @@ func TestValuesOfTwoMembers(t *testing.T) {
 	code := w.codeOf("plugin", "")
 	w.write("b", gateway.Tokens, "theirs", &gateway.Token{Credential: "bobs", TokenType: gateway.TokenBearer, AccessToken: access, RefreshToken: refresh})
 	w.write("b", gateway.Codes, "theirs", &gateway.Code{Credential: "bobs", Plugin: "plugin", Code: code.Get("code"), DropAt: 1 << 50})
-	w.nobodys("a token of two members", contract.HashToken([]byte(access)))
-	w.unanswered("token", refreshing(doc))
-	w.unanswered("token", asBobs(refreshing(doc)))
-	w.unanswered("token", code)
-	w.unanswered("token", asBobs(code))
-	w.unanswered("introspect", url.Values{"token": {access}})
-	w.unanswered("introspect", url.Values{"token": {refresh}})
+	w.counts("a token of two members", "a", contract.HashToken([]byte(access)))
+	w.refused(400, "token", asBobs(refreshing(doc)))
+	w.refused(400, "token", asBobs(code))
+	if status, doc := w.ask("introspect", url.Values{"token": {access}}); status != 200 || doc["client_id"] != "client" {
+		t.Errorf("the token is %d %v", status, doc)
+	}
+	if status, doc := w.ask("token", code); status != 200 {
+		t.Errorf("the code of the first one: %d %v", status, doc)
+	}
 	if status, doc := w.ask("revoke", url.Values{"token": {refresh}}); status != 200 {
-		t.Errorf("a token is not revoked for the conflict: %d %v", status, doc)
+		t.Errorf("a token is not revoked for the clash: %d %v", status, doc)
 	}
 	w.dead("a", access)
-	if rec, err := w.record("b", access); rec == nil || err != nil {
-		t.Errorf("the token of the other member is gone: %+v, %v", rec, err)
-	}
+	w.counts("what the other one has of it", "b", contract.HashToken([]byte(access)))
 }
 
-// TestTheftIsNoticedInAConflict: a refresh token that was spent revokes its family, whatever
+// TestTheftIsNoticedInAClash: a refresh token that was spent revokes its family, whatever
 // another member remembers of that value.
-func TestTheftIsNoticedInAConflict(t *testing.T) {
+func TestTheftIsNoticedInAClash(t *testing.T) {
 	w := newRivals(t)
 	stolen := gateway.TokenKey("stolen")
 	for scope, app := range map[string]string{"a": "app", "b": "bobs"} {

@@ -21,7 +21,7 @@ func (t *Request) current(tx store.Reader) error {
 	if err != nil || !src.IsUnion() || t.Service == "" || t.Config.GlobalCredentials {
 		return err
 	}
-	t.serving, err = src.First(gateway.Services, t.Service)
+	t.serving, err = src.Get(gateway.Services, t.Service)
 	return err
 }
 
@@ -64,7 +64,7 @@ func reachable(src scopes.Source, res *model.Resource, service, plane string) er
 	if !src.IsUnion() {
 		return nil
 	}
-	first, err := src.First(gateway.Services, service)
+	first, err := src.Get(gateway.Services, service)
 	if err == nil && first.Scope != plane {
 		err = fault.New(fault.NotFound, "service %q of control plane %q is left out: %q had its id first", service, plane, first.Scope)
 	}
@@ -78,26 +78,30 @@ func reachableToken(src scopes.Source, res *model.Resource) error {
 }
 
 // shownBy returns the application of a token and makes sure that nobody can take it for
-// that of another member. Upstreams are told its client_id; its id they are not.
+// that of another member, which had the client_id first. Upstreams are told its client_id;
+// its id they are not.
 func shownBy(r store.Reader, src scopes.Source, token *model.Resource) (*model.Resource, error) {
 	app, err := r.Get(gateway.Applications, token.Scope, token.Spec.(*gateway.Token).Credential)
 	if err != nil {
 		return nil, err
 	}
-	_, err = src.Find(gateway.Applications, gateway.IndexClientID, app.Spec.(*gateway.Application).ClientID)
-	return app, err
+	return app, src.Counts(app, shown(app.Kind)...)
 }
 
-// sharedElsewhere reports whether, in some group that a control plane is a member of, another
-// member has in common with one of these what upstreams are told.
-func sharedElsewhere(r store.Reader, by scopes.Resolver, scope string, who ...*model.Resource) (bool, error) {
+// leftOut reports whether, in some group that a control plane is a member of, another member
+// had first what upstreams are told of one of these.
+func leftOut(r store.Reader, by scopes.Resolver, scope string, who ...*model.Resource) (bool, error) {
 	fellows, err := scopes.Fellows(r, by, scope)
 	if err != nil {
 		return false, err
 	}
 	for _, res := range who {
-		if others, err := fellows.Sharing(res, shown(res.Kind)...); err != nil || len(others) > 0 {
-			return true, err
+		err := fellows.Counts(res, shown(res.Kind)...)
+		if _, is := scopes.ClashIn(err); is {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
 		}
 	}
 	return false, nil

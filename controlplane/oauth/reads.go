@@ -22,7 +22,7 @@ func (t *Request) get(tx store.Reader, k *model.Kind, name string) (*model.Resou
 	if err != nil {
 		return nil, err
 	}
-	return src.First(k, name)
+	return src.Get(k, name)
 }
 
 // find is get by a unique value.

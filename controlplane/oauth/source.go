@@ -102,7 +102,7 @@ func tokenRecord(r store.Reader, by scopes.Resolver, src scopes.Source, res *mod
 	if err != nil {
 		return nil, err
 	}
-	own, err := sharedElsewhere(r, by, res.Scope, app, consumer)
+	own, err := leftOut(r, by, res.Scope, app, consumer)
 	if err != nil {
 		return nil, err
 	}
@@ -132,10 +132,10 @@ func recordOfKey(r store.Reader, by scopes.Resolver, src scopes.Source, res *mod
 	if err != nil {
 		return nil, err
 	}
-	if err := src.CheckBy(res); err != nil { // its id is shown to upstreams
+	if err := src.Counts(res, shown(res.Kind)...); err != nil {
 		return nil, err
 	}
-	own, err := sharedElsewhere(r, by, res.Scope, res, consumer)
+	own, err := leftOut(r, by, res.Scope, res, consumer)
 	if err != nil {
 		return nil, err
 	}
@@ -145,11 +145,12 @@ func recordOfKey(r store.Reader, by scopes.Resolver, src scopes.Source, res *mod
 	}, nil
 }
 
-// consumerOf is whom upstreams are told; nobody, if two members have one of that name.
+// consumerOf is whom upstreams are told; nobody, if another member had one first whom they
+// could take for this one.
 func consumerOf(r store.Reader, src scopes.Source, scope, id string) (*model.Resource, error) {
 	res, err := r.Get(gateway.Consumers, scope, id)
 	if err == nil {
-		err = src.Check(res)
+		err = src.Counts(res, shown(res.Kind)...)
 	}
 	return res, err
 }

@@ -27,8 +27,9 @@ func Subjects() map[*model.Kind]revoke.Subject {
 	}
 }
 
-// shown are the indexes by which upstreams are told who somebody is, "" for the id. What two
-// members of a group have in common of these would let one pass for the other.
+// shown are the indexes by which upstreams are told who somebody is, "" for the id. What a
+// member of a group has in common of these with one that had it first would let it pass for
+// that one.
 func shown(k *model.Kind) []string {
 	switch k {
 	case gateway.Applications:

@@ -270,7 +270,7 @@ func (k *keeper) recordCells(ctx context.Context, q refill) ([]cell, error) {
 		return k.signed(q.token, own, floors, err)
 	}
 	rec, _, revision, err := k.r.o.Source.Record(ctx, q.scope, q.token)
-	if _, is := scopes.ConflictIn(err); is { // it is nobody's in this group, and trying again does not help
+	if _, is := scopes.ClashIn(err); is { // it has no part in this group, and trying again does not help
 		return nil, nil
 	}
 	if err != nil || rec == nil {

@@ -2,6 +2,7 @@ package revoke
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -46,57 +47,76 @@ func sharing(t *testing.T) *world {
 	return w
 }
 
-// TestComingToShareHasOthersReadAnew: whoever comes to have in a group what upstreams are told
-// of another member's has what is known of that one void. A creation alone tells nobody
-// anything else, nor does somebody who is in no group with it.
-func TestComingToShareHasOthersReadAnew(t *testing.T) {
+// TestWhatOthersHadFirstIsNotReadAnew: whoever takes in a group what upstreams are told of
+// another member's voids nothing of that one.
+func TestWhatOthersHadFirstIsNotReadAnew(t *testing.T) {
 	t.Parallel()
 	w := sharing(t)
-	key := contract.HashKey([]byte("k"))
 	for name, tc := range map[string]struct {
 		scope string
 		k     *model.Kind
 		id    string
 		spec  any
-		want  []contract.Invalidation // without revisions
 	}{
-		"client_id":                {"b", gateway.Applications, "", &gateway.Application{Consumer: "other", ClientID: "shop", ClientSecret: "y"}, []contract.Invalidation{{Subject: contract.SubjectCredential, ID: "app"}}},
-		"another client_id":        {"b", gateway.Applications, "", &gateway.Application{Consumer: "other", ClientID: "else", ClientSecret: "z"}, nil},
-		"id of an application":     {"b", gateway.Applications, "app", &gateway.Application{Consumer: "other", ClientID: "more", ClientSecret: "q"}, nil},
-		"username":                 {"b", gateway.Consumers, "", &gateway.Consumer{Username: "alice"}, []contract.Invalidation{{Subject: contract.SubjectConsumer, ID: "person"}}},
-		"custom_id":                {"b", gateway.Consumers, "", &gateway.Consumer{Username: "u2", CustomID: "1"}, []contract.Invalidation{{Subject: contract.SubjectConsumer, ID: "person"}}},
-		"id of a consumer":         {"b", gateway.Consumers, "person", &gateway.Consumer{Username: "u3"}, []contract.Invalidation{{Subject: contract.SubjectConsumer, ID: "person"}}},
-		"id of a key":              {"b", gateway.Keys, "key", &gateway.Key{Consumer: "other", Key: "l"}, []contract.Invalidation{{Subject: contract.SubjectToken, Token: key}}},
-		"client_id, in no group":   {"c", gateway.Applications, "", &gateway.Application{Consumer: "third", ClientID: "shop", ClientSecret: "y"}, nil},
-		"username, in no group":    {"c", gateway.Consumers, "", &gateway.Consumer{Username: "alice"}, nil},
-		"id of a key, in no group": {"c", gateway.Keys, "key", &gateway.Key{Consumer: "third", Key: "m"}, nil},
+		"client_id":              {"b", gateway.Applications, "", &gateway.Application{Consumer: "other", ClientID: "shop", ClientSecret: "y"}},
+		"another client_id":      {"b", gateway.Applications, "", &gateway.Application{Consumer: "other", ClientID: "else", ClientSecret: "z"}},
+		"username":               {"b", gateway.Consumers, "", &gateway.Consumer{Username: "alice"}},
+		"custom_id":              {"b", gateway.Consumers, "", &gateway.Consumer{Username: "u2", CustomID: "1"}},
+		"id of a consumer":       {"b", gateway.Consumers, "person", &gateway.Consumer{Username: "u3"}},
+		"id of a key":            {"b", gateway.Keys, "key", &gateway.Key{Consumer: "other", Key: "l"}},
+		"client_id, in no group": {"c", gateway.Applications, "", &gateway.Application{Consumer: "third", ClientID: "shop", ClientSecret: "y"}},
 	} {
-		publish, _ := w.r.Begin()
 		if tc.id == "" {
 			tc.id = uuid.NewString()
 		}
-		c, err := w.commit(func(tx store.Tx) error {
-			_, err := tx.Create(&model.Resource{Kind: tc.k, Scope: tc.scope, Name: tc.id, Spec: tc.spec})
-			return err
-		})
-		if err != nil {
-			t.Fatal(name, err)
+		w.voids(name, nil, &model.Resource{Kind: tc.k, Scope: tc.scope, Name: tc.id, Spec: tc.spec})
+	}
+}
+
+// TestWhatCountsNoLongerIsReadAnew: of keys between which nothing was announced, the older one
+// counts, also if it is written later. What is known of the other is void then, in groups of
+// which both are members.
+func TestWhatCountsNoLongerIsReadAnew(t *testing.T) {
+	t.Parallel()
+	w := sharing(t)
+	w.must(func(tx store.Tx) error { // the revision from which on nothing is announced
+		_, err := tx.Create(&model.Resource{Kind: gateway.Consumers, Scope: "b", Name: "more", Spec: &gateway.Consumer{Username: "more"}})
+		return err
+	})
+	key := func(scope, consumer, value string, created time.Time) *model.Resource {
+		return &model.Resource{Kind: gateway.Keys, Scope: scope, Name: "late", Created: created, Spec: &gateway.Key{Consumer: consumer, Key: value}}
+	}
+	w.voids("the first one", nil, key("b", "other", "of b", time.Time{}))
+	w.voids("of no group", nil, key("c", "third", "of c", time.Unix(1, 0)))
+	w.voids("one that is older", []contract.Invalidation{{Subject: contract.SubjectToken, Token: contract.HashKey([]byte("of b"))}},
+		key("a", "person", "of a", time.Unix(1, 0)))
+}
+
+// voids demands what a creation has everybody read anew, all of it in b.
+func (w *world) voids(name string, want []contract.Invalidation, res *model.Resource) {
+	w.t.Helper()
+	publish, _ := w.r.Begin()
+	c, err := w.commit(func(tx store.Tx) error {
+		_, err := tx.Create(res)
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(name, err)
+	}
+	entries, revokes, _ := w.r.published(c)
+	var got []contract.Invalidation
+	for _, e := range entries {
+		if e.inv.Revision != c.Revision || e.scope != "b" {
+			w.t.Errorf("%s: %+v at revision %d", name, e, c.Revision)
 		}
-		entries, revokes, _ := w.r.published(c)
-		var got []contract.Invalidation
-		for _, e := range entries {
-			if e.inv.Revision != c.Revision || e.scope != "a" {
-				t.Errorf("%s: %+v at revision %d", name, e, c.Revision)
-			}
-			e.inv.Revision = 0
-			got = append(got, e.inv)
-		}
-		if diff := cmp.Diff(tc.want, got); diff != "" || revokes {
-			t.Errorf("%s, promised: %t (-want +got):\n%s", name, revokes, diff)
-		}
-		if err := publish(t.Context(), c); err != nil {
-			t.Error(name, err)
-		}
+		e.inv.Revision = 0
+		got = append(got, e.inv)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || revokes {
+		w.t.Errorf("%s, promised: %t (-want +got):\n%s", name, revokes, diff)
+	}
+	if err := publish(w.t.Context(), c); err != nil {
+		w.t.Error(name, err)
 	}
 }
 

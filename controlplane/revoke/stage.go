@@ -30,8 +30,8 @@ type Subject struct {
 	// commit that revokes the credential covers the token too. It is set for SubjectToken
 	// only.
 	Under func(spec any) string
-	// Shown are the indexes by which upstreams are told of it, "" for its id. Two members of
-	// a group that have one in common are both nobody's there.
+	// Shown are the indexes by which upstreams are told of it, "" for its id. Of two members of
+	// a group that have one in common, only the one that had it first counts there.
 	Shown []string
 }
 
@@ -98,10 +98,11 @@ func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[model.Ke
 	return r.tokenTombstones(s, c), nil
 }
 
-// sharing returns the tombstones of what others have in common with a resource from now on,
-// in groups of which both are members. What filters and Redis know of these says that they
-// are the only ones, so it is read anew. What is known of the resource itself was voided
-// with its change.
+// sharing returns the tombstones of what others have in common with a resource, in groups of
+// which both are members, and had later. What filters and Redis know of these may say that
+// they count there, so it is read anew. What is known of the resource itself was voided with
+// its change, and what others had first counts as before: nobody can have it read anew by
+// choosing the same.
 func (r *Revoker) sharing(tx store.Tx, c store.Change) (rows []*Tombstone, err error) {
 	if c.New == nil {
 		return nil, nil
@@ -114,7 +115,7 @@ func (r *Revoker) sharing(tx store.Tx, c store.Change) (rows []*Tombstone, err e
 	if err != nil {
 		return nil, err
 	}
-	others, err := fellows.Sharing(c.New, s.Shown...)
+	others, err := fellows.Behind(c.New, s.Shown...)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package scopes
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -34,11 +35,11 @@ func (c Clash) Error() string {
 }
 
 // Before orders resources of one kind that clash by a value of an index, or by their id if
-// index is empty: the one that had it first counts. The store says which that is; when a
-// resource was created is what its writer says. Of two that one commit made it is that of
-// the first scope.
+// index is empty: the one that had it first counts. The store says which that is, for rows
+// between which something was announced. Of others the one that says it is older counts, and
+// of two that one commit made that of the first scope.
 func Before(a, b *model.Resource, index string) bool {
-	return cmp.Or(cmp.Compare(a.Since(index), b.Since(index)), cmp.Compare(a.Scope, b.Scope)) < 0
+	return cmp.Or(cmp.Compare(a.Since(index), b.Since(index)), a.Created.Compare(b.Created), cmp.Compare(a.Scope, b.Scope)) < 0
 }
 
 // shared yields what a resource may clash by: its id, and its values of some unique
@@ -124,9 +125,34 @@ func (s Source) holder(k *model.Kind, scope, index, value string) (res *model.Re
 	return res, err
 }
 
-// Sharing reads what other members have in common with a resource, by some of its unique
-// indexes; an empty one stands for its id.
-func (s Source) Sharing(res *model.Resource, by ...string) (others []*model.Resource, err error) {
+// Counts fails with a [Clash] if another member had something in common with a resource first,
+// by some of its unique indexes; an empty one stands for its id. The error is Unavailable: it
+// is over once the other gives way. It names what both have, so none of the indexes may be
+// secret.
+func (s Source) Counts(res *model.Resource, by ...string) error {
+	return s.others(res, by, func(index, value string, other *model.Resource) error {
+		if !Before(other, res, index) {
+			return nil
+		}
+		c := Clash{Left: res.Key(), Rival: other.Key(), Index: index, Value: value}
+		return fault.New(fault.Unavailable, "%s", c.Error()).With(c)
+	})
+}
+
+// Behind reads what other members have in common with a resource that had it first, by some
+// of its unique indexes; an empty one stands for its id.
+func (s Source) Behind(res *model.Resource, by ...string) (list []*model.Resource, err error) {
+	err = s.others(res, by, func(index, _ string, other *model.Resource) error {
+		if Before(res, other, index) {
+			list = append(list, other)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// others yields what other members have in common with a resource.
+func (s Source) others(res *model.Resource, by []string, yield func(index, value string, other *model.Resource) error) error {
 	for _, index := range by {
 		value, some := valueOf(res, index)
 		for _, scope := range s.group {
@@ -134,19 +160,30 @@ func (s Source) Sharing(res *model.Resource, by ...string) (others []*model.Reso
 				continue
 			}
 			other, err := s.holder(res.Kind, scope, index, value)
-			if err != nil {
-				return nil, err
-			}
 			if other != nil {
-				others = append(others, other)
+				err = yield(index, value, other)
+			}
+			if err != nil {
+				return err
 			}
 		}
 	}
-	return others, nil
+	return nil
 }
 
-// Fellows reads the members of all groups that a scope is in, each once: whoever shares something with
-// it in some group is one of them. It is empty for one that is in no group.
+// ClashIn returns the clash that a read failed of, if it was one. Who has wrapped the error
+// since may have said something of their own.
+func ClashIn(err error) (Clash, bool) {
+	for f, ok := errors.AsType[*fault.Error](err); ok; f, ok = errors.AsType[*fault.Error](f.Unwrap()) {
+		if c, is := f.Subject.(Clash); is {
+			return c, true
+		}
+	}
+	return Clash{}, false
+}
+
+// Fellows reads the members of all groups that a scope is in, each once: whoever shares
+// something with it in some group is one of them. It is empty for one that is in no group.
 func Fellows(r store.Reader, by Resolver, scope string) (Source, error) {
 	groups, err := by.Groups(r, scope)
 	if err != nil {
@@ -174,28 +211,6 @@ func valueOf(res *model.Resource, index string) (value string, some bool) {
 		}
 	}
 	return "", false
-}
-
-// First returns the resource of an id that has a part in the group: of several members'
-// the one that was there first. Gateways hold that one, so it is for what they ask for by
-// an id that they were given. What opens something by itself is read with Get or Find.
-func (s Source) First(k *model.Kind, name string) (first *model.Resource, err error) {
-	if !s.union {
-		return s.reader.Get(k, s.own, name)
-	}
-	for _, scope := range s.group {
-		res, err := s.reader.Get(k, scope, name)
-		if err != nil && !fault.Is(err, fault.NotFound) {
-			return nil, err
-		}
-		if err == nil && (first == nil || Before(res, first, "")) {
-			first = res
-		}
-	}
-	if first == nil {
-		return nil, fault.New(fault.NotFound, "no member has this %s", k.Name)
-	}
-	return first, nil
 }
 
 // In reads one member alone. What a member's resources name is that member's.

@@ -48,11 +48,11 @@ func (m Members) Equal(o Members) bool {
 func (m Members) Over(r store.Reader) Source { return Source{m, r} }
 
 // Source reads the entities of a scope in one state, as a [store.Reader] does, but without
-// being told where they are. Resources keep the scope of their rows. What two members hold
-// with the same id, or with the same value of a unique index, is nobody's: Get, Find and
-// List, which meet it, fail with a [Conflict]. [Source.First] and [Source.All] are for those
-// who hold what gateways hold. It is a value, so that reading a scope that is itself costs
-// nothing more than the reader.
+// being told where they are. Resources keep the scope of their rows. Of what two members hold
+// with the same id, or with the same value of a unique index, Get and Find return that of the
+// one that had it first, which is what gateways hold. List and [Source.All] return both, and
+// [Source.Counts] says of one resource whether it has a part in the group. It is a value, so
+// that reading a scope that is itself costs nothing more than the reader.
 type Source struct {
 	Members
 	reader store.Reader
@@ -74,7 +74,7 @@ func (s Source) Get(k *model.Kind, name string) (*model.Resource, error) {
 	if !s.union {
 		return s.reader.Get(k, s.own, name)
 	}
-	return s.only(k, "", name, func(scope string) (*model.Resource, error) { return s.reader.Get(k, scope, name) })
+	return s.first(k, "", name)
 }
 
 // Find returns the resource that holds a unique value.
@@ -82,30 +82,27 @@ func (s Source) Find(k *model.Kind, index, value string) (*model.Resource, error
 	if !s.union {
 		return s.reader.Find(k, s.own, index, value)
 	}
-	return s.only(k, index, value, func(scope string) (*model.Resource, error) { return s.reader.Find(k, scope, index, value) })
+	return s.first(k, index, value)
 }
 
-// only asks all members, of which at most one may have it.
-func (s Source) only(k *model.Kind, index, value string, ask func(scope string) (*model.Resource, error)) (found *model.Resource, err error) {
+// first asks all members, and returns what was there first.
+func (s Source) first(k *model.Kind, index, value string) (first *model.Resource, err error) {
 	for _, scope := range s.group {
-		res, err := ask(scope)
-		switch {
-		case fault.Is(err, fault.NotFound):
-		case err != nil:
+		res, err := s.holder(k, scope, index, value)
+		if err != nil {
 			return nil, err
-		case found != nil:
-			return nil, conflict(k, index, value, found, res)
-		default:
-			found = res
+		}
+		if res != nil && (first == nil || Before(res, first, index)) {
+			first = res
 		}
 	}
-	if found == nil {
+	if first == nil {
 		return nil, fault.New(fault.NotFound, "no member has this %s", k.Name)
 	}
-	return found, nil
+	return first, nil
 }
 
-// List returns a page. The scope of the query is not looked at. What is listed by a
+// List returns a page, also of what clashes. The scope of the query is not looked at. What is listed by a
 // reference that may name another scope refers to a row of any member, unless the query
 // says of which.
 func (s Source) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
@@ -130,9 +127,6 @@ func (s Source) List(k *model.Kind, q store.Query) ([]*model.Resource, error) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *model.Resource) int { return cmp.Compare(a.Name, b.Name) })
-	if err := distinct(k, all); err != nil {
-		return nil, err
-	}
 	all = all[min(skip, len(all)):]
 	if limit > 0 {
 		all = all[:min(limit, len(all))]
@@ -148,60 +142,4 @@ func (s Source) targets(k *model.Kind, q store.Query) []string {
 		}
 	}
 	return []string{q.Of}
-}
-
-// distinct fails for a list, ordered by name, in which two rows of one name or of one
-// unique value are.
-func distinct(k *model.Kind, list []*model.Resource) error {
-	for i := 1; i < len(list); i++ {
-		if list[i].Name == list[i-1].Name {
-			return conflict(k, "", list[i].Name, list[i-1], list[i])
-		}
-	}
-	for i := range k.Unique {
-		ix := &k.Unique[i]
-		holders := make(map[string]*model.Resource, len(list))
-		for _, res := range list {
-			value, ok := ix.Value(res.Spec)
-			if !ok {
-				continue
-			}
-			if first := holders[value]; first != nil {
-				return conflict(k, ix.Name, value, first, res)
-			}
-			holders[value] = res
-		}
-	}
-	return nil
-}
-
-// Check fails with a [Conflict] if another member has a resource with the name of this one,
-// or with one of its unique values.
-func (s Source) Check(res *model.Resource) error {
-	return s.check(res, func(string) bool { return true })
-}
-
-// CheckBy is Check that looks at the name and at some unique indexes only.
-func (s Source) CheckBy(res *model.Resource, indexes ...string) error {
-	return s.check(res, func(index string) bool { return slices.Contains(indexes, index) })
-}
-
-func (s Source) check(res *model.Resource, by func(index string) bool) error {
-	if !s.union {
-		return nil
-	}
-	if _, err := s.Get(res.Kind, res.Name); err != nil && !fault.Is(err, fault.NotFound) {
-		return err
-	}
-	for i := range res.Kind.Unique {
-		ix := &res.Kind.Unique[i]
-		value, ok := ix.Value(res.Spec)
-		if !ok || !by(ix.Name) {
-			continue
-		}
-		if _, err := s.Find(res.Kind, ix.Name, value); err != nil && !fault.Is(err, fault.NotFound) {
-			return err
-		}
-	}
-	return nil
 }

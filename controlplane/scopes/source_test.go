@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/scopes"
@@ -52,19 +51,5 @@ func TestListByAReferenceToAnyMember(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestWrappedConflictIsFound: who has wrapped the error of a read has not hidden the conflict.
-func TestWrappedConflictIsFound(t *testing.T) {
-	want := scopes.Conflict{Kind: gateway.Services, Value: "x"}
-	inner := fault.New(fault.Unavailable, "both have it").With(want)
-	for _, err := range []error{inner, fault.Wrap(fault.Unavailable, fmt.Errorf("list: %w", inner), "the state cannot be read")} {
-		if got, ok := scopes.ConflictIn(err); !ok || got != want {
-			t.Errorf("%v: %+v, %v", err, got, ok)
-		}
-	}
-	if _, ok := scopes.ConflictIn(fault.New(fault.Unavailable, "none")); ok {
-		t.Error("a conflict is found where none is")
 	}
 }

@@ -88,64 +88,106 @@ func TestPagesOfAGroup(t *testing.T) {
 	}, rows...)
 }
 
-// TestSharedSecretsAreNobodys has two members with one key: whoever meets it is told of
-// both, by whatever read, and never of the key.
-func TestSharedSecretsAreNobodys(t *testing.T) {
-	const shared = "hush-hush"
-	key := func(scope, name, value string) *model.Resource {
-		return row(scope, gateway.Keys, name, &gateway.Key{Key: value, Consumer: "bob"})
+// later adds rows in commits of their own, one after the other.
+func later(t *testing.T, s store.Store, rows ...*model.Resource) {
+	t.Helper()
+	for _, r := range rows {
+		if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+			_, err := tx.Create(r)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	rows := []*model.Resource{key("a", "z", shared), key("b", "y", shared), key("b", "x", "of b alone"), key("c", "w", "of c alone")}
-	for _, scope := range []string{"a", "b", "c"} {
-		rows = append([]*model.Resource{row(scope, gateway.Consumers, "bob", &gateway.Consumer{Username: "bob"})}, rows...)
-	}
-	over(t, func(src scopes.Source) {
-		want := scopes.Conflict{
-			Kind: gateway.Keys, Index: "key",
-			Holders: [2]model.Key{{Kind: gateway.Keys.Name, Scope: "a", Name: "z"}, {Kind: gateway.Keys.Name, Scope: "b", Name: "y"}},
-		}
-		for name, read := range map[string]func() error{
-			"Find":  func() error { _, err := src.Find(gateway.Keys, "key", gateway.KeyAuthKey(shared)); return err },
-			"List":  func() error { _, err := src.List(gateway.Keys, store.Query{}); return err },
-			"Check": func() error { return src.Check(key("a", "z", shared)) },
-		} {
-			err := read()
-			got, is := scopes.ConflictIn(err)
-			if !is || !fault.Is(err, fault.Unavailable) || got.Kind != want.Kind || got.Index != want.Index || got.Holders != want.Holders {
-				t.Errorf("%s: %+v of %v, want %+v", name, got, err, want)
-			}
-			if got.Value != "" || strings.Contains(fmt.Sprint(err), gateway.KeyAuthKey(shared)) || strings.Contains(fmt.Sprint(err), shared) {
-				t.Errorf("%s tells the secret: %q, %v", name, got.Value, err)
-			}
-		}
-		for _, alone := range []*model.Resource{key("b", "x", "of b alone"), key("c", "w", "of c alone")} {
-			if err := src.Check(alone); err != nil {
-				t.Errorf("%s has a key of its own: %v", alone.Name, err)
-			}
-		}
-		if res, err := src.Find(gateway.Keys, "key", gateway.KeyAuthKey("of c alone")); err != nil || res.Name != "w" {
-			t.Errorf("the key of c: %+v, %v", res, err)
-		}
-	}, rows...)
 }
 
-// TestConflictSaysWhatIsShared: what is no secret is named, and an id is no value of an
-// index.
-func TestConflictSaysWhatIsShared(t *testing.T) {
-	over(t, func(src scopes.Source) {
-		_, byID := src.Get(gateway.Consumers, "same")
-		_, byName := src.Find(gateway.Consumers, gateway.IndexUsername, "bob")
-		_, byClient := src.Find(gateway.Applications, "client_id", "shop") // beside a secret index
-		for what, err := range map[string]error{"the id same": byID, "the username bob": byName, "the client_id shop": byClient} {
-			if c, is := scopes.ConflictIn(err); !is || !strings.HasSuffix(what, " "+c.Value) || !strings.Contains(err.Error(), "both have "+what+",") {
-				t.Errorf("%s: %+v of %v", what, c, err)
+// TestFirstCounts: of what two members have in common, that of the one that had it first is
+// found, whichever scope comes first, and the other has no part, until the first one gives
+// way. List has both.
+func TestFirstCounts(t *testing.T) {
+	consumer := func(scope, name, username string) *model.Resource {
+		return row(scope, gateway.Consumers, name, &gateway.Consumer{Username: username})
+	}
+	s := filled(t)
+	later(t, s, consumer("b", "first", "bob"), consumer("a", "second", "bob"), consumer("c", "third", "carl"), consumer("a", "third", "ann"))
+	by := []string{"", gateway.IndexUsername}
+	look := func(want map[string]string, left map[string]string) {
+		t.Helper()
+		if err := s.View(t.Context(), func(r store.Reader) error {
+			src := scopes.Union(r, "c", "a", "b")
+			for what, scope := range want {
+				res, err := src.Find(gateway.Consumers, gateway.IndexUsername, what)
+				if what == "third" {
+					res, err = src.Get(gateway.Consumers, what)
+				}
+				if err != nil || res.Scope != scope {
+					t.Errorf("%s is %+v, %v, want that of %s", what, res, err, scope)
+				}
 			}
+			all, err := src.List(gateway.Consumers, store.Query{})
+			if err != nil || len(all) != 4 {
+				t.Errorf("all: %v, %v", all, err)
+			}
+			got := map[string]string{}
+			for _, res := range all {
+				err := src.Counts(res, by...)
+				clash, is := scopes.ClashIn(fault.Wrap(fault.Unavailable, fmt.Errorf("look: %w", err), "it cannot be read"))
+				if is != fault.Is(err, fault.Unavailable) || (err != nil) != is {
+					t.Errorf("%s %s: %v", res.Scope, res.Name, err)
+				}
+				if is {
+					got[clash.Left.Scope+" "+clash.Left.Name] = clash.Rival.Scope + " " + clash.Rival.Name + " by " + clash.Shared()
+				}
+			}
+			if diff := cmp.Diff(left, got); diff != "" {
+				t.Error(diff)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
 		}
-	},
-		row("a", gateway.Consumers, "same", &gateway.Consumer{Username: "ann"}), row("c", gateway.Consumers, "same", &gateway.Consumer{Username: "cat"}),
-		row("a", gateway.Consumers, "n", &gateway.Consumer{Username: "bob"}), row("b", gateway.Consumers, "m", &gateway.Consumer{Username: "bob"}),
-		row("a", gateway.Applications, "p", &gateway.Application{ClientID: "shop", ClientSecret: "one", Consumer: "n"}),
-		row("b", gateway.Applications, "q", &gateway.Application{ClientID: "shop", ClientSecret: "two", Consumer: "m"}))
+	}
+	look(map[string]string{"bob": "b", "third": "c"}, map[string]string{
+		"a second": "b first by the username bob", "a third": "c third by the id third",
+	})
+	if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
+		_, err := tx.Update(consumer("b", "first", "ann"), 0)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	look(map[string]string{"bob": "a", "ann": "a", "third": "c"}, map[string]string{
+		"b first": "a third by the username ann", "a third": "c third by the id third",
+	})
+}
+
+// TestSharedSecretsAreNotTold: a key that two members have is the earlier one's, and whoever is
+// told of it is not told the key.
+func TestSharedSecretsAreNotTold(t *testing.T) {
+	const shared = "hush-hush"
+	s := filled(t)
+	for _, scope := range []string{"b", "a"} {
+		later(t, s, row(scope, gateway.Consumers, scope, &gateway.Consumer{Username: scope}),
+			row(scope, gateway.Keys, "same", &gateway.Key{Key: shared, Consumer: scope}))
+	}
+	if err := s.View(t.Context(), func(r store.Reader) error {
+		src := scopes.Union(r, "a", "b")
+		res, err := src.Find(gateway.Keys, gateway.IndexKey, gateway.KeyAuthKey(shared))
+		if err != nil || res.Scope != "b" {
+			t.Errorf("the key is that of %+v, %v", res, err)
+		}
+		of, err := r.Get(gateway.Keys, "a", "same")
+		if err != nil {
+			return err
+		}
+		err = src.Counts(of, "")
+		if clash, is := scopes.ClashIn(err); !is || clash.Value != "same" || strings.Contains(err.Error(), shared) || strings.Contains(err.Error(), gateway.KeyAuthKey(shared)) {
+			t.Errorf("%+v of %v", clash, err)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // grouped is a resolver of groups that have the same members.
@@ -189,7 +231,7 @@ func TestFellowsAreAskedOnce(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		others, err := fellows.Sharing(mine, "")
+		others, err := fellows.Behind(mine, "")
 		if len(others) != 1 || others[0].Scope != "b" {
 			t.Errorf("the others are %v", others)
 		}

@@ -112,6 +112,7 @@ var shares = map[string]func(w *tenants, key string) (undo func()){
 	},
 	"id of a consumer": func(w *tenants, _ string) func() {
 		w.change(gateway.Consumers, w.people["a"], &gateway.Consumer{Username: "someone"})
+		w.create("b", gateway.Keys, &gateway.Key{Consumer: w.people["a"], Key: "of that id"})
 		return func() {
 			w.must(w.write(func(tx store.Tx) error { return tx.Delete(gateway.Consumers, "b", w.people["a"], 0) }))
 		}
@@ -122,9 +123,10 @@ var shares = map[string]func(w *tenants, key string) (undo func()){
 	},
 }
 
-// TestMembersComeToShare: what is known of credentials from before two members came to have
-// in common what upstreams are told lets neither pass in the group: from memory, from Redis,
-// or out of reach of the control plane. Their own gateways go on.
+// TestMembersComeToShare: what upstreams are told is that of the member that had it first. What
+// another member takes later lets nothing of it pass in the group, also not what passed before:
+// from memory, from Redis, or out of reach of the control plane. The first one notices nothing,
+// nowhere, and their own gateways go on.
 func TestMembersComeToShare(t *testing.T) {
 	for name, share := range shares {
 		t.Run(name, func(t *testing.T) {
@@ -147,19 +149,23 @@ func TestMembersComeToShare(t *testing.T) {
 				n.accepts("of its own", of["b"], "user-of-b")
 			}
 			undo := share(w, key)
-			shared := []credential{of["a"]}
+			later := credential{gateway.Keys, "of that id"}
 			if name == "client_id" || name == "username" {
-				shared = append(shared, of["b"])
+				later = of["b"]
 			}
-			for _, c := range shared {
-				group.refuses("what two have", c)
-				away.refuses("what two have, out of reach", c)
+			for _, n := range []*node{away, group, own} {
+				n.accepts("of the one that had it first", of["a"], "user-of-a")
 			}
-			own.accepts("at its own gateway", of["a"], "user-of-a")
+			group.refuses("of the one that took it later", later)
+			away.refuses("of the one that took it later, out of reach", later)
+			at := w.node("b")
+			if a, _ := at.asks(later); a != contract.Found {
+				t.Errorf("at its own gateway: %d", a)
+			}
 			undo()
-			group.accepts("once it is one's", of["a"], "user-of-a")
 			group.accepts("of the other", of["b"], "user-of-b")
-			away.comesToAccept("once it is one's, out of reach", of["a"], "user-of-a")
+			away.comesToAccept("of the other, out of reach", of["b"], "user-of-b")
+			group.accepts("of the first one", of["a"], "user-of-a")
 		})
 	}
 }
@@ -175,12 +181,12 @@ func TestMembersCameToShareOutsideTheGroup(t *testing.T) {
 	w.mint("b", of["b"])
 	w.must(w.members("a", "b")) // before the group has any gateway
 	group := w.node("group")
-	group.refuses("what two have", of["b"])
-	group.refuses("what two have", of["a"])
+	group.refuses("what another one had first", of["b"])
+	group.accepts("of the one that had it first", of["a"], "user-of-a")
 	w.must(w.members("b"))
 	group.accepts("alone in the group", of["b"], "user-of-b")
 	group.alone()
 	group.comesToAccept("alone in the group, out of reach", of["b"], "user-of-b")
 	w.must(w.members("a", "b"))
-	group.refuses("what two have, out of reach", of["b"])
+	group.refuses("what another one had first, out of reach", of["b"])
 }

@@ -101,6 +101,28 @@ var _ = Describe("a group of control planes", Ordered, func() {
 		}).Should(Equal("OK"))
 	})
 
+	It("lets no member switch off what another one had first", func() {
+		load := framework.StartTraffic(fmt.Sprintf("http://127.0.0.1:%d/shop/load", gw.HTTP), http.Header{"Authorization": {"Bearer " + tokens["shop"]}}, 4)
+		load.Served(20)
+		c.do(200, "PATCH", entities(books)+"/consumers/books", map[string]any{"username": "shop"})
+		within(func() any { return c.status(gw, "books", tokens["books"]) }).ShouldNot(Equal(200))
+		item := c.do(200, "GET", group(team)+"/group-status", nil)["item"].(map[string]any)
+		Expect(item).To(HaveKeyWithValue("state", "CONFLICT"))
+		Expect(item["conflicts"]).To(HaveLen(2))
+		load.Served(20)
+		c.do(200, "PATCH", entities(books)+"/consumers/shop", map[string]any{"username": "books"})
+		within(func() any { return c.status(gw, "books", tokens["books"]) }).Should(Equal(200))
+
+		c.do(200, "PATCH", entities(books)+"/consumers/books/oauth2/books", map[string]any{"client_id": "shop"})
+		within(func() any { return c.status(gw, "books", tokens["books"]) }).ShouldNot(Equal(200))
+		Expect(c.status(gw, "shop", c.mint(gw, "shop"))).To(Equal(200))
+		load.Served(20)
+		c.do(200, "PATCH", entities(books)+"/consumers/books/oauth2/shop", map[string]any{"client_id": "books"})
+		within(func() any { return c.status(gw, "books", tokens["books"]) }).Should(Equal(200))
+		total, failures := load.Stop()
+		Expect(failures).To(BeEmpty(), "of %d requests", total)
+	})
+
 	It("takes no member with a connected gateway", func() {
 		busy := c.plane("busy", hybrid)
 		c.publish(busy, "busy", up)
