@@ -1,13 +1,16 @@
 package assembly
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store"
 	xds "github.com/meshgate/meshgate/xds/server"
 )
@@ -34,6 +37,12 @@ func TestDeletionOfAControlPlaneIsMissed(t *testing.T) {
 		if err := r.loop.Follow(t.Context(), identity.GatewayNode(plane, "gw")); err != nil {
 			t.Fatal(err)
 		}
+	}
+	// The loop begins to follow the default one by itself. It is there before the other one goes.
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := r.loop.UpToDate(ctx, publish.ControlPlaneScope(model.DefaultControlPlane)); err != nil {
+		t.Fatal(err)
 	}
 	write(func(tx store.Tx) error { return tx.Delete(cloud.ControlPlanes, "", gone, 0) })
 	if err := r.reconcile(t.Context()); err != nil {

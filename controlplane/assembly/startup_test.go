@@ -16,6 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/oauth"
+	"github.com/meshgate/meshgate/e2e/ports"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -30,15 +31,14 @@ func occupied(t *testing.T) int {
 	return port(ln)
 }
 
-// freePort returns a port that is not in use now.
+// freePort returns a port that nobody uses, and that the system gives to nobody else.
 func freePort(t *testing.T) int {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := ports.Free(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = ln.Close() }()
-	return port(ln)
+	return free[0]
 }
 
 // TestClashLeavesNothing: if a port is in use, the ports that were opened before it are
@@ -279,7 +279,7 @@ func TestOpenControlPlane(t *testing.T) {
 	local := config.MeshPorts{Listen: "127.0.0.1"}
 	c := &config.Config{
 		StateDir: dir, Store: config.Store{Type: "memory"},
-		DataPlane:   config.DataPlane{Listen: "127.0.0.1", Names: "mesh.example, 10.0.0.7,"},
+		DataPlane:   config.DataPlane{Listen: "127.0.0.1", Port: freePort(t), Names: "mesh.example, 10.0.0.7,"},
 		Diagnostics: config.Diagnostics{Listen: "127.0.0.1"}, Mesh: local, Admin: config.AdminPorts{Listen: "127.0.0.1"},
 	}
 	cp, err := OpenControlPlane(t.Context(), c, slog.New(slog.DiscardHandler))

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/outward"
 	"github.com/meshgate/meshgate/controlplane/steady"
+	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/controlplane/store/notice"
 	"github.com/meshgate/meshgate/controlplane/store/seal"
 	"github.com/meshgate/meshgate/controlplane/store/sqlstore"
@@ -97,8 +99,35 @@ func (s *siem) names() (list []string) {
 	return list
 }
 
+// looked is a store that counts how often somebody has looked into it.
+type looked struct {
+	store.Store
+	looks atomic.Int64
+}
+
+func (l *looked) View(ctx context.Context, fn func(store.Reader) error) error {
+	defer l.looks.Add(1)
+	return l.Store.View(ctx, fn)
+}
+
+// answering is an API as a server.
+type answering struct {
+	*httptest.Server
+	// trail is the store in which the audit log looks whether somebody wants to know of refused calls.
+	trail *looked
+}
+
+// unwanted makes a refused call while nobody wants to know of it, and waits until that is found out: it is a moment
+// after the answer.
+func (a answering) unwanted(t *testing.T, refused func()) {
+	t.Helper()
+	before := a.trail.looks.Load()
+	refused()
+	eventually(t, "a look whether refusals are wanted", func() bool { return a.trail.looks.Load() > before })
+}
+
 // whole is the API with its database and its deliveries, as a server.
-func whole(t *testing.T, s *siem) *httptest.Server {
+func whole(t *testing.T, s *siem) answering {
 	t.Helper()
 	dir := t.TempDir()
 	keys, err := seal.Make(filepath.Join(dir, "encryption.key"), "")
@@ -114,7 +143,8 @@ func whole(t *testing.T, s *siem) *httptest.Server {
 	}
 	told := notice.New(db)
 	gate := admit.New(told, &admittest.Revoker{}, kinds, clock.now)
-	own := trail.New(trail.Options{Store: db, Log: log, Now: clock.now, Organization: "org", Rest: clock.rest})
+	trails := &looked{Store: db}
+	own := trail.New(trail.Options{Store: trails, Log: log, Now: clock.now, Organization: "org", Rest: clock.rest})
 	gate.Report(own.Changed)
 	own.Writer = gate.As(model.System("audit"))
 	sign := signer(t)
@@ -156,7 +186,7 @@ func whole(t *testing.T, s *siem) *httptest.Server {
 			t.Error(err)
 		}
 	})
-	return server
+	return answering{server, trails}
 }
 
 // swift is a clock that goes on by itself, and jumps over the waits between attempts. Longer pauses last

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/meshgate/meshgate/e2e/ports"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -387,13 +390,15 @@ func TestReasons(t *testing.T) {
 	defer trusted.Close()
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
-	gone := httptest.NewServer(nil)
-	gone.Close()
+	unused, err := ports.Free(1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := client(t, Options{Allowed: loopback})
 	for want, target := range map[string]string{
 		"the certificate is not trusted":  trusted.URL,
 		"the receiver does not speak TLS": strings.Replace(plain.URL, "http:", "https:", 1),
-		"the connection was refused":      gone.URL,
+		"the connection was refused":      fmt.Sprintf("http://127.0.0.1:%d", unused[0]),
 		"the address is not allowed":      "http://10.0.0.1",
 	} {
 		_, err := get(t, c, target)

@@ -22,7 +22,7 @@ import (
 const (
 	// patience bounds a conversation in which the gateway has all that it needs
 	// for an answer, shortness one in which it may be waiting for the rest.
-	patience  = 5 * time.Second
+	patience  = 30 * time.Second
 	shortness = 150 * time.Millisecond
 )
 

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -116,8 +118,12 @@ var _ = Describe("a body", func() {
 			tokens = append(tokens, f.MustMint(c.HTTPS))
 		}
 		stays := f.MustMint(c.HTTPS)
+		// Nobody can answer a look-up: a busy machine may take longer to close a connection than Redis is waited for, and
+		// then the control plane is asked.
 		redis.Pause()
 		DeferCleanup(redis.Resume)
+		c.Signal(syscall.SIGSTOP)
+		DeferCleanup(c.Signal, syscall.SIGCONT)
 		seen := guarded.during(func() {
 			for i, token := range tokens {
 				auth := "Authorization: Bearer " + token
@@ -130,8 +136,9 @@ var _ = Describe("a body", func() {
 				Expect(err).NotTo(HaveOccurred())
 				Expect(conn.Close()).To(Succeed())
 			}
+			c.Signal(syscall.SIGCONT)
 			redis.Resume()
-			Expect(call("/api/stays", "Bearer "+stays).Status).To(Equal(200), "who stays is served")
+			Eventually(func() int { return call("/api/stays", "Bearer "+stays).Status }, 20*time.Second, 50*time.Millisecond).Should(Equal(200), "who stays is served")
 			for _, token := range tokens {
 				Expect(call("/api/stays", "Bearer "+token).Status).To(Equal(200), "the tokens were good")
 			}

@@ -112,7 +112,7 @@ var _ = Describe("a backup", func() {
 			Expect(status).NotTo(Equal(200))
 			return status
 		}, 30*time.Second, 50*time.Millisecond).Should(Equal(401))
-		Expect(c.Output()).To(ContainSubstring("a new epoch of redis is drawn"))
+		Eventually(c.Output, 30*time.Second, 50*time.Millisecond).Should(ContainSubstring("a new epoch of redis is drawn"))
 		f.Must(204, http.MethodDelete, "/oauth2_tokens/"+kept, nil)
 		Expect(f.Status(a.HTTP, kept)).To(Equal(401))
 	})

@@ -160,8 +160,9 @@ var _ = Describe("with two gateways", func() {
 		wg.Wait()
 		Expect(refused.Load()).To(BeZero())
 		// One look-up is one pipeline of record, members and clock, and then either one of the
-		// two floors, or one introspection if the record was not there yet.
+		// two floors, or one introspection if the record was not there yet. On a busy machine the floors
+		// may be read too late: then the control plane is asked as well.
 		gets, questions := redis.Calls("getrange")-before, introspections(c)-asked
-		Expect([]int{gets, questions}).To(Or(Equal([]int{5, 0}), Equal([]int{3, 1})))
+		Expect([]int{gets, questions}).To(Or(Equal([]int{5, 0}), Equal([]int{3, 1}), Equal([]int{5, 1})))
 	})
 })

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/meshgate/meshgate/e2e/framework"
+	"github.com/meshgate/meshgate/filter/contract"
 )
 
 // condition is one of those that /ready lists.
@@ -47,30 +48,55 @@ func reason(port int, name string) func() (string, error) {
 	}
 }
 
-// lines counts those of a log that tell of a condition.
-func lines(log, name string) int { return strings.Count(log, "condition="+name+" ") }
+// told waits for so many lines of a log about a condition, and demands that there are no more: what a process prints
+// is here a moment after what it answers.
+func told(by interface{ Output() string }, condition string, times int) {
+	GinkgoHelper()
+	lines := func() int { return strings.Count(by.Output(), "condition="+condition+" ") }
+	Eventually(lines, soon, often).Should(BeNumerically(">=", times), by.Output)
+	Expect(lines()).To(Equal(times), by.Output)
+}
+
+// links is how many filters are linked to a control plane.
+func links(c *framework.ControlPlane) func() float64 {
+	return func() float64 { return framework.Scrape(c.Diagnostics).Sum("meshgate_links") }
+}
 
 const soon, often = 20 * time.Second, 50 * time.Millisecond
 
 var _ = Describe("degraded and not silent", func() {
+	// A busy machine may need more than a lease for a start, which says nothing of this: one of several is in time.
 	It("a control plane with the embedded cache that is back within a lease costs no request", func() {
+		// When it goes, the last renewal may be so long ago.
+		const bearable = contract.Lease - contract.LeaseMargin - contract.RenewEvery
 		c := framework.NewControlPlane("run").Start()
 		g := framework.StartGateway(c, "g")
 		f := framework.NewFixture(c)
 		token := f.MustMint(g.HTTPS)
-		load := framework.StartLoad(f, g.HTTP, token, 4)
-		load.Served(200)
-		began := time.Now()
-		c.Stop()
-		c.Start()
-		away := time.Since(began)
-		load.Served(2000)
-		// What is not in memory needs the new process as well.
-		fresh := f.MustMint(g.HTTPS)
-		Expect(f.Status(g.HTTP, fresh)).To(Equal(200))
-		total, failures := load.Stop()
-		AddReportEntry("away", fmt.Sprintf("%s, %d requests", away.Round(time.Millisecond), total))
-		Expect(failures).To(BeEmpty(), "away for %s, of %d requests", away, total)
+		for range 10 {
+			load := framework.StartLoad(f, g.HTTP, token, 4)
+			load.Served(200)
+			began := time.Now()
+			c.Stop()
+			c.Start()
+			Eventually(links(c), soon, 5*time.Millisecond).Should(BeEquivalentTo(1))
+			away := time.Since(began)
+			load.Served(2000)
+			if away >= bearable {
+				Eventually(func() int { return f.Status(g.HTTP, token) }, soon, often).Should(Equal(200))
+			}
+			// What is not in memory needs the new process as well.
+			fresh := f.MustMint(g.HTTPS)
+			Expect(f.Status(g.HTTP, fresh)).To(Equal(200))
+			total, failures := load.Stop()
+			AddReportEntry("away", fmt.Sprintf("%s, %d requests", away.Round(time.Millisecond), total))
+			if away < bearable {
+				Expect(failures).To(BeEmpty(), "away for %s, of %d requests", away, total)
+				return
+			}
+			Expect(failures).To(Or(BeEmpty(), HaveEach(MatchRegexp(`^\d+ times 503 `))), "away for %s, of %d requests", away, total)
+		}
+		Fail("it was never back within a lease")
 	})
 
 	It("one that stays away stops token checks when the lease is over, and the proxy says why", func() {
@@ -97,7 +123,7 @@ var _ = Describe("degraded and not silent", func() {
 		c.Start()
 		Eventually(func() int { return f.Status(g.HTTP, token) }, soon, often).Should(Equal(200))
 		Eventually(reason(status, "control_plane"), soon, often).Should(BeEmpty())
-		Expect(lines(g.Output(), "control_plane")).To(Equal(2), g.Output())
+		told(g, "control_plane", 2)
 		Expect(strings.Count(g.Output(), `level=WARN msg="control plane cannot be reached"`)).To(BeNumerically("<=", 2), "the filter tells once, too")
 	})
 
@@ -127,7 +153,7 @@ var _ = Describe("degraded and not silent", func() {
 		r, err := framework.Page(status)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Body).To(ContainSubstring(`meshgate_condition{condition="token_checks",state="degraded"} 1`))
-		Expect(lines(g.Output(), "token_checks")).To(Equal(1), g.Output())
+		told(g, "token_checks", 1)
 
 		c.Start()
 		Eventually(func() int { return f.Status(g.HTTP, token) }, soon, often).Should(Equal(200))
@@ -152,7 +178,7 @@ var _ = Describe("degraded and not silent", func() {
 		redis.CLI("config", "set", "requirepass", "pa55word")
 		redis.CLI("-a", "pa55word", "client", "kill", "type", "normal", "skipme", "yes")
 		Eventually(reason(c.Diagnostics, "redis"), soon, often).Should(Equal("no_password"))
-		Expect(lines(c.Output(), "redis")).To(Equal(3), c.Output())
+		told(c, "redis", 3)
 		r, err := framework.Page(c.Diagnostics)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(r.Body).To(ContainSubstring(`meshgate_condition{condition="redis",state="degraded"} 1`))
@@ -198,6 +224,6 @@ var _ = Describe("degraded and not silent", func() {
 		Expect(f.Status(g.HTTP, f.MustMint(g.HTTPS))).To(Equal(200))
 		total, failures := load.Stop()
 		Expect(failures).To(BeEmpty(), "of %d requests", total)
-		Expect(lines(c.Output(), "store")).To(Equal(2), c.Output())
+		told(c, "store", 2)
 	})
 })

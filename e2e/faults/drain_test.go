@@ -104,7 +104,7 @@ var _ = Describe("a gateway that leaves", func() {
 	}
 
 	It("fails no request of callers that stop when /ready says so", func() {
-		c, token, status := start("--drain-delay", "2s")
+		c, token, status := start("--drain-delay", "5s") // in which a busy machine has the callers stop
 		Eventually(func() error { return framework.Ready(status) }, 10*time.Second).Should(Succeed())
 		ctx, stop := context.WithCancel(context.Background())
 		defer stop()

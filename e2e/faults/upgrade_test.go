@@ -88,7 +88,7 @@ var _ = Describe("an upgrade behind a load balancer", func() {
 		f := framework.NewFixture(c)
 		start := func(name string) *replica {
 			r := &replica{status: framework.FreePorts(1)[0]}
-			r.Gateway = framework.NewGateway(c, name, "--envoy-path", formerEnvoy, "--drain-delay", "2s",
+			r.Gateway = framework.NewGateway(c, name, "--envoy-path", formerEnvoy, "--drain-delay", "5s", // in which a busy machine looks at /ready
 				"--status-listen", "127.0.0.1", "--status-port", strconv.Itoa(r.status))
 			r.Program = former
 			r.Restart()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -129,7 +130,10 @@ type Upstream struct {
 // StartUpstream starts it.
 func StartUpstream() *Upstream {
 	u := &Upstream{Held: make(chan struct{}, 100), Release: make(chan struct{})}
-	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	// Nobody gets its port when a spec has closed it, as somebody may get one that the system has chosen.
+	ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", FreePorts(1)[0]))
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	u.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u.Arrived.Add(1)
 		if strings.HasSuffix(r.URL.Path, "/hold") {
 			Hold(r, u.Held, u.Release)
@@ -137,6 +141,9 @@ func StartUpstream() *Upstream {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{"method": r.Method, "path": r.URL.RequestURI(), "host": r.Host, "headers": r.Header})
 	}))
+	_ = u.Listener.Close() // nothing was accepted
+	u.Listener = ln
+	u.Start()
 	ginkgo.DeferCleanup(func() { EndServer(u.Server) })
 	return u
 }

@@ -52,7 +52,7 @@ func TestTenantOfAServiceLeavesItsGroup(t *testing.T) {
 		a, _ := group.asks(raced)
 		answer <- a
 	}()
-	<-h.met
+	h.meets(t, answer)
 	w.must(w.members("a"))
 	group.held.Store(nil)
 	close(h.let)
@@ -62,8 +62,11 @@ func TestTenantOfAServiceLeavesItsGroup(t *testing.T) {
 	for _, n := range []*node{group, away} {
 		n.refuses("for a service of one that left", bound)
 		n.refuses("for a service of one that left, raced", raced)
-		n.accepts("for all services", free, "user-of-a")
 	}
+	group.accepts("for all services", free, "user-of-a")
+	away.comesToAccept("for all services", free, "user-of-a")
+	away.refuses("for a service of one that left, once the others stand in Redis", bound)
+	away.refuses("for a service of one that left, raced, once the others stand in Redis", raced)
 	w.must(w.members("a", "b"))
 	group.accepts("for a service of one that came back", bound, "user-of-a")
 	away.comesToAccept("for a service of one that came back, without the control plane", bound, "user-of-a")

@@ -167,6 +167,16 @@ type heldReads struct {
 	met, let chan struct{}
 }
 
+// meets waits until the look-up of which the answer is to come has something from Redis.
+func (h *heldReads) meets(t *testing.T, answer <-chan contract.Answer) {
+	t.Helper()
+	select {
+	case <-h.met:
+	case a := <-answer:
+		t.Fatalf("it did not ask Redis: answer %d", a)
+	}
+}
+
 // slowConn is a connection to Redis whose answers can be held.
 type slowConn struct {
 	net.Conn
@@ -189,6 +199,8 @@ func (w *tenants) node(plane string) *node {
 	w.must(os.MkdirAll(n.dir, 0o700))
 	n.open()
 	redistest.Until(w.T, "the gateway believes Redis", func() bool { s := n.cache.Stats(); return s.Leased && s.Epoch != 0 })
+	// The control plane writes it after it has let the gateway in. Nothing in Redis counts before.
+	redistest.Until(w.T, "Redis says what the gateway belongs to", func() bool { return w.redis.CLI(w.T, "EXISTS", contract.RedisMembersKey(plane)) == "1" })
 	return n
 }
 
@@ -379,7 +391,7 @@ func TestTenantLeavesItsGroup(t *testing.T) {
 		a, _ := group.asks(raced)
 		answer <- a
 	}()
-	<-h.met
+	h.meets(t, answer)
 	w.must(w.members("b"))
 	group.held.Store(nil)
 	close(h.let)
@@ -389,8 +401,11 @@ func TestTenantLeavesItsGroup(t *testing.T) {
 	for _, n := range []*node{group, away} {
 		n.refuses("of one that left", leaves)
 		n.refuses("of one that left, raced", raced)
-		n.accepts("of one that stays", stays, "user-of-b")
 	}
+	group.accepts("of one that stays", stays, "user-of-b")
+	away.comesToAccept("of one that stays", stays, "user-of-b")
+	away.refuses("of one that left, once the others stand in Redis", leaves)
+	away.refuses("of one that left, raced, once the others stand in Redis", raced)
 	w.must(w.members("a", "b"))
 	group.accepts("of one that came back", leaves, "user-of-a")
 	away.comesToAccept("of one that came back, without the control plane", leaves, "user-of-a")

@@ -20,7 +20,11 @@ import (
 )
 
 var _ = Describe("metrics", func() {
-	const patience = 30 * time.Second
+	const (
+		patience = 30 * time.Second
+		asked    = "meshgate_introspection_duration_seconds"
+		late     = "envoy_meshgate_redis_errors_total"
+	)
 	var (
 		c      *framework.ControlPlane
 		g      *framework.Gateway
@@ -45,6 +49,18 @@ var _ = Describe("metrics", func() {
 	}
 
 	It("are what was sent, at the control plane and at the node", func() {
+		// The first use of a token is answered by Redis, unless it takes too long to connect to it. After that it does not.
+		Eventually(func() float64 {
+			before := framework.Scrape(c.Diagnostics).Sum(asked)
+			Expect(f.Status(g.HTTP, f.MustMint(g.HTTPS))).To(Equal(200))
+			return framework.Scrape(c.Diagnostics).Sum(asked) - before
+		}, patience, 100*time.Millisecond).Should(BeZero())
+		warm := f.MustMint(g.HTTPS)
+		Eventually(func() float64 { // requests carry the figures of the token cache to Envoy, at most once a second
+			Expect(f.Status(g.HTTP, warm)).To(Equal(200))
+			return framework.Scrape(status).Sum("envoy_meshgate_introspections_total") - framework.Scrape(c.Diagnostics).Sum(asked)
+		}, patience, 100*time.Millisecond).Should(BeZero())
+		settled(c)
 		atPlane, atNode := framework.Scrape(c.Diagnostics), framework.Scrape(status)
 
 		first := f.MustMint(g.HTTPS)
@@ -90,8 +106,8 @@ var _ = Describe("metrics", func() {
 		Expect(plane(requests, "server", "admin", "http_request_method", "PATCH", "http_response_status_code", "200")).To(BeEquivalentTo(1))
 		Expect(plane(requests, "server", "data_plane", "http_route", "/oauth2/token", "http_response_status_code", "200")).To(BeEquivalentTo(3))
 		Expect(plane(requests, "server", "data_plane", "http_route", "/oauth2/token", "http_response_status_code", "400")).To(BeEquivalentTo(3))
-		Expect(plane("meshgate_introspection_duration_seconds", "result", "unknown")).To(BeEquivalentTo(3), "two that nobody issued, and the one that was revoked")
-		Expect(plane("meshgate_introspection_duration_seconds")).To(BeEquivalentTo(3), "tokens are in Redis before they are answered")
+		Expect(plane(asked, "result", "unknown")).To(BeEquivalentTo(3), "two that nobody issued, and the one that was revoked")
+		more := plane(asked) - 3
 		Expect(plane("meshgate_revocations_total")).To(BeEquivalentTo(1))
 		Expect(plane("meshgate_revocation_duration_seconds", "result", "confirmed")).To(BeEquivalentTo(1))
 		Expect(plane("meshgate_store_operation_duration_seconds", "result", "failed")).To(BeZero())
@@ -137,9 +153,17 @@ var _ = Describe("metrics", func() {
 		Eventually(func() []string {
 			Expect(f.Status(g.HTTP, "nor-this")).To(Equal(401))
 			now, page = framework.Scrape(c.Diagnostics), framework.Scrape(status)
+			if page.Sum(late) > 0 { // on a busy machine that happens
+				return append(missing(now, page), late)
+			}
 			return missing(now, page)
 		}, patience, 100*time.Millisecond).Should(ConsistOf(unhappened))
-		Expect(node("envoy_meshgate_introspections_total")).To(Equal(plane("meshgate_introspection_duration_seconds")))
+		Eventually(func() float64 {
+			Expect(f.Status(g.HTTP, "nor-this")).To(Equal(401))
+			now, page = framework.Scrape(c.Diagnostics), framework.Scrape(status)
+			return node("envoy_meshgate_introspections_total") - plane(asked)
+		}, patience, 100*time.Millisecond).Should(BeZero())
+		Expect(more).To(BeNumerically("<=", node(late)), "tokens are in Redis before they are answered: only when that is late somebody asks")
 		Expect(page.Sum("envoy_meshgate_linked")).To(BeEquivalentTo(1))
 		Expect(page.Sum("envoy_meshgate_leased")).To(BeEquivalentTo(1))
 

@@ -111,7 +111,7 @@ var _ = Describe("traces", func() {
 		Expect(at["meshgate-gateway"].parent).To(Equal(parent))
 		Expect(at["meshgate"].parent).To(Equal(at["meshgate-gateway"].id))
 		Expect(at["meshgate"].name).To(Equal("POST /oauth2/token"))
-		Expect(plane.Output()).To(ContainSubstring("trace_id=" + trace))
+		Eventually(plane.Output, 30*time.Second, 50*time.Millisecond).Should(ContainSubstring("trace_id=" + trace))
 
 		r, err := framework.Do(f.HTTP, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s/%s?access_token=%s", g.HTTP, framework.RoutePath, marker, token),
 			http.Header{"Traceparent": {"00-1" + trace[1:] + "-" + parent + "-01"}}, "")

@@ -93,8 +93,10 @@ var _ = Describe("services outside the mesh", Ordered, core, func() {
 		Expect(open.get()).To(Equal(200))
 		forbid("clear")
 		w.Converged()
-		Expect(open.get()).To(Equal(403), "on a connection that is open")
-		Expect(called(web.to("clear"))).To(Equal(403))
+		// The workers of an Envoy follow a moment after it has confirmed a change.
+		Eventually(open.get, patience, 20*time.Millisecond).Should(Equal(403), "on a connection that is open")
+		Expect(open.dialled.Load()).To(Equal(int64(1)), "it is that connection")
+		answers(web.to("clear"), 403)
 	})
 
 	It("a service that goes and comes is not called and called", func() {

@@ -230,8 +230,8 @@ var _ = Describe("access logs", Ordered, func() {
 	})
 
 	It("to a server, which goes away and comes back", func() {
-		sink := startSink("127.0.0.1:0")
-		address := sink.Addr().String()
+		address := fmt.Sprintf("127.0.0.1:%d", framework.FreePorts(1)[0]) // nobody gets it while the server is away
+		sink := startSink(address)
 		w.logging(toServer("t", address, `%REQ(:PATH)% `+everyPlaceholder))
 		w.Converged()
 		logged(sink.all, "backend", "/first", "/first shop web backend 127.0.0.1:0 127.0.0.1 OUTBOUND")

@@ -240,7 +240,7 @@ var _ = Describe("metrics", Ordered, core, func() {
 		Expect(r.Status).To(Equal(400), r.Body)
 		metrics(applications(map[string]any{"name": "far", "port": 80, "address": "192.0.2.1"}))
 		eventually(own.page).Should(ContainSubstring(`up{application="far"} 0`))
-		Expect(web.Output()).To(ContainSubstring("--workload-address"))
+		Eventually(web.Output, patience, 20*time.Millisecond).Should(ContainSubstring("--workload-address"))
 		metrics(applications())
 	})
 

@@ -69,6 +69,12 @@ func (z *zoneWorld) services(ingress string) []availableService {
 	return doc.ZoneIngress.Available
 }
 
+// counts waits until a zone counts so many of its proxies of a sort.
+func (z *zoneWorld) counts(sort string, online, total float64) {
+	GinkgoHelper()
+	Eventually(func() any { return z.Get("/global-insight")["zones"].(map[string]any)[sort] }, patience).Should(Equal(map[string]any{"online": online, "total": total}))
+}
+
 // learns registers the ingress of another zone by hand, as that zone describes it.
 func (z *zoneWorld) learns(from *zoneWorld, ingress string) {
 	doc := framework.Document(from.Get("/zone-ingresses/" + ingress))
@@ -174,9 +180,8 @@ networking:
 		Expect(json.Unmarshal([]byte(r.Body), &doc)).To(Succeed(), r.Body)
 		Expect(doc.Insight.Subscriptions).To(HaveLen(1), r.Body)
 		Expect(doc.Insight.Subscriptions[0].Disconnect).To(BeNil())
-		zones := west.Get("/global-insight")["zones"].(map[string]any)
-		Expect(zones["zoneIngresses"]).To(Equal(map[string]any{"online": 1.0, "total": 1.0}))
-		Expect(west.Get("/nodes/zone%2Fingress%2Fwest-in")).To(And(HaveKeyWithValue("type", "ingress"), HaveKeyWithValue("inStep", true)))
+		west.counts("zoneIngresses", 1, 1)
+		Eventually(func() map[string]any { return west.Get("/nodes/zone%2Fingress%2Fwest-in") }, patience).Should(And(HaveKeyWithValue("type", "ingress"), HaveKeyWithValue("inStep", true)))
 	})
 
 	It("a service of another zone is called through its ingress", func() {
@@ -333,7 +338,7 @@ networking:
 		both(shop, map[string]any{"routing": map[string]any{"zoneEgress": true}})
 		east.Converged()
 		unreached()
-		Expect(fmt.Sprint(east.Get("/nodes/" + shop + ".web-1"))).To(ContainSubstring("no egress of the zone leads to"))
+		Eventually(func() string { return fmt.Sprint(east.Get("/nodes/" + shop + ".web-1")) }, patience).Should(ContainSubstring("no egress of the zone leads to"))
 
 		out := framework.FreePorts(1)[0]
 		file := filepath.Join(GinkgoT().TempDir(), "egress.yaml")
@@ -344,9 +349,8 @@ networking:
 		answers(web.to("backend"), 200)
 		Expect(named("backend-1")()).To(Equal("backend-1"))
 		Expect(egress.Stat("tcp.shop_backend.downstream_cx_total")).To(BeNumerically(">", 0))
-		Expect(east.Get("/nodes/zone%2Fegress%2Feast-out")).To(And(HaveKeyWithValue("type", "egress"), HaveKeyWithValue("inStep", true)))
-		zones := east.Get("/global-insight")["zones"].(map[string]any)
-		Expect(zones["zoneEgresses"]).To(Equal(map[string]any{"online": 1.0, "total": 1.0}))
+		Eventually(func() map[string]any { return east.Get("/nodes/zone%2Fegress%2Feast-out") }, patience).Should(And(HaveKeyWithValue("type", "egress"), HaveKeyWithValue("inStep", true)))
+		east.counts("zoneEgresses", 1, 1)
 
 		// It is for what is in other zones, of meshes that want it.
 		Expect(greeted(out, "backend{mesh=shop}")).To(Succeed())
@@ -396,7 +400,7 @@ networking:
 			egress.Exit(patience)
 			Expect(egress.Output()).NotTo(ContainSubstring("the time to drain is over"))
 			Expect(east.Mesh(http.MethodGet, "/zoneegresses/"+egress.Name, nil).Status).To(Equal(http.StatusNotFound))
-			Expect(east.Mesh(http.MethodGet, "/nodes/zone%2Fegress%2F"+egress.Name, nil).Status).To(Equal(http.StatusNotFound), "it was not turned away")
+			Eventually(func() int { return east.Mesh(http.MethodGet, "/nodes/zone%2Fegress%2F"+egress.Name, nil).Status }, patience).Should(Equal(http.StatusNotFound), "it was not turned away")
 			load.Served(200)
 		}
 		none(load)
@@ -408,17 +412,16 @@ networking:
 
 	It("an ingress that is away is known, also to a control plane that starts anew", func() {
 		state := func() any { return west.Get("/nodes/zone%2Fingress%2Fwest-in")["state"] }
-		counted := func() any { return west.Get("/global-insight")["zones"].(map[string]any)["zoneIngresses"] }
 		ingress.Kill()
 		Eventually(state, patience).Should(Equal("away"))
-		Expect(counted()).To(Equal(map[string]any{"online": 0.0, "total": 1.0}))
+		west.counts("zoneIngresses", 0, 1)
 		west.cp.Stop()
 		west.cp.Start()
 		Expect(state()).To(Equal("away"))
-		Expect(counted()).To(Equal(map[string]any{"online": 0.0, "total": 1.0}))
+		west.counts("zoneIngresses", 0, 1)
 		ingress.Start()
 		Eventually(state, patience).Should(Equal("connected"))
-		Expect(counted()).To(Equal(map[string]any{"online": 1.0, "total": 1.0}))
+		west.counts("zoneIngresses", 1, 1)
 		answers(web.to("backend"), 200)
 
 		By("leaving, which deregisters it")

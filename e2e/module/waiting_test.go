@@ -2,6 +2,7 @@ package module
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -84,13 +85,30 @@ func TestGoodRequestOfALeaverGoesNowhere(t *testing.T) {
 // With one worker, requests that wait for a Redis that stands still keep nobody
 // else waiting, and are refused in the end.
 func TestStoppedRedisBlocksNoWorker(t *testing.T) {
-	const waiting = 20
 	w := newWorld(t, options{concurrency: 1, edit: chainAsText})
+	for try := range 10 {
+		if w.servesMeanwhile(t, try) {
+			return
+		}
+		eventually(t, "Redis is used again", func() bool {
+			return w.get(t, "/", "Authorization", "Bearer "+rand.Text()).status == http.StatusUnauthorized
+		})
+	}
+	t.Error("another request was answered only after those that wait")
+}
+
+// servesMeanwhile reports whether another request is answered before all of those that wait for Redis. A
+// worker that stands still would answer these first, always. A busy machine may do so, too, when it takes
+// longer to send the other one than they wait.
+func (w *world) servesMeanwhile(t *testing.T, try int) (meanwhile bool) {
+	t.Helper()
+	const waiting = 20
 	before := w.counters(t)
 	w.redis.signal(t, syscall.SIGSTOP)
+	defer w.redis.signal(t, syscall.SIGCONT)
 	refused := make(chan int, waiting)
 	for i := range waiting {
-		r := w.request(t.Context(), t, http.MethodGet, "/", nil, "Authorization", fmt.Sprintf("Bearer t%d", i))
+		r := w.request(t.Context(), t, http.MethodGet, "/", nil, "Authorization", fmt.Sprintf("Bearer t%d-%d", try, i))
 		go func() {
 			resp, err := w.client.Do(r)
 			if err != nil {
@@ -106,9 +124,8 @@ func TestStoppedRedisBlocksNoWorker(t *testing.T) {
 		if a := w.get(t, "/healthz"); a.status != http.StatusOK {
 			t.Errorf("other traffic: %+v", a)
 		}
-		// A worker that stands still would answer those that wait before.
-		if i == 0 && len(refused) == waiting {
-			t.Error("another request was answered only after all that wait")
+		if i == 0 {
+			meanwhile = len(refused) == 0
 		}
 	}
 	for range waiting {
@@ -116,6 +133,7 @@ func TestStoppedRedisBlocksNoWorker(t *testing.T) {
 			t.Errorf("status %d for a request that nobody can decide", status)
 		}
 	}
+	return meanwhile
 }
 
 // A request that waits with a body arrives whole: in one piece, in chunks,

@@ -115,24 +115,27 @@ func TestCloseEndsDials(t *testing.T) {
 func TestLateFailuresAreForgotten(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	away, failed := make(chan struct{}), make(chan struct{}, 4)
+	begun, away, failed := make(chan struct{}, 4), make(chan struct{}), make(chan struct{}, 4)
 	var back atomic.Bool
 	c := opened(t, Options{Settings: settings(server.Address()), PoolSize: 4, DialTimeout: time.Minute, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		if !back.Load() {
+			begun <- struct{}{}
 			<-away
 			defer func() { failed <- struct{}{} }()
 			return nil, errors.New("away")
 		}
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}})
+	ctx, goAway := context.WithCancel(t.Context())
+	defer goAway()
 	var gone sync.WaitGroup
 	for range cap(failed) {
-		gone.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			_ = c.Get(ctx, "x").Err()
-		})
+		gone.Go(func() { _ = c.Get(ctx, "x").Err() })
 	}
+	for range cap(failed) { // each has its dial before it goes
+		<-begun
+	}
+	goAway()
 	gone.Wait()
 	close(away)
 	for range cap(failed) {

@@ -46,7 +46,7 @@ func ask(t *testing.T, c *Cache, token int) contract.Answer {
 	select {
 	case a := <-answer:
 		return a
-	case <-time.After(waitTimeout + time.Second):
+	case <-time.After(time.Minute): // an answer that comes late is an answer: other tests measure its time
 		t.Fatal("no answer")
 		return contract.Miss
 	}
@@ -182,32 +182,43 @@ func TestSilentRedis(t *testing.T) {
 	c.Close() // and nothing is left behind
 }
 
-// A connection that takes longer than a request waits for serves a later one.
+// A connection that takes longer than a request waits for serves a later one. A dial lasts for a second, which a busy
+// machine may need for the request alone: one of several has to come in time.
 func TestSlowDialServesLaterRequests(t *testing.T) {
 	server := miniredis.RunT(t)
-	release, dialled := make(chan struct{}), make(chan struct{}, 8)
-	c := staticCache(t, &contract.RedisSettings{URL: "redis://" + server.Addr()},
-		func(ctx context.Context, network, address string) (net.Conn, error) {
+	for range 10 {
+		if dialsOn(t, server.Addr()) {
+			return
+		}
+	}
+	t.Fatal("the dial ended with its request")
+}
+
+// dialsOn reports whether the dial of a request that has not waited for it still leads to a connection.
+func dialsOn(t *testing.T, address string) bool {
+	t.Helper()
+	release, ended := make(chan struct{}), make(chan error, 8)
+	c := staticCache(t, &contract.RedisSettings{URL: "redis://" + address},
+		func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+			defer func() { ended <- err }()
 			select {
 			case <-release:
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
 			var d net.Dialer
-			conn, err := d.DialContext(ctx, network, address)
-			if err == nil {
-				dialled <- struct{}{}
-			}
-			return conn, err
+			return d.DialContext(ctx, network, address)
 		}, l2Timeout)
 	if got := ask(t, c, 1); got != contract.Unavailable {
 		t.Fatalf("while dialling: %d", got)
 	}
 	close(release)
 	select {
-	case <-dialled: // the dial of the request that did not wait for it
-	case <-time.After(redisDialTimeout):
-		t.Fatal("the dial ended with its request")
+	case err := <-ended:
+		return err == nil
+	case <-time.After(time.Minute):
+		t.Fatal("the dial does not end")
+		return false
 	}
 }
 

@@ -98,6 +98,13 @@ func startEnvoyWith(t *testing.T, dir, text string) func() {
 	return stop
 }
 
+// address is one on which a control plane can begin once more after it has ended: nobody gets its port meanwhile, as
+// somebody may get a port that the system has chosen.
+func address(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("127.0.0.1:%d", freePort(t))
+}
+
 func freePort(t *testing.T) int {
 	t.Helper()
 	free, err := ports.Free(1)

@@ -48,7 +48,7 @@ func TestFleetingSecretsAreOnNoDisk(t *testing.T) {
 		Type: &tlsv3.Secret_GenericSecret{GenericSecret: &tlsv3.GenericSecret{Secret: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: private}}}},
 	})
 	mail, other := confiding(t, "mail", secret.Name), confiding(t, "other", "identity")
-	p := startPlane(t, "127.0.0.1:0")
+	p := startPlane(t, address(t))
 	written := func(step string) {
 		t.Helper()
 		raw, err := os.ReadFile(filepath.Join(dir, "cache"))

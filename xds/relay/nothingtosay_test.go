@@ -47,7 +47,7 @@ func TestListenerThatTheNextEnvoyRefusesThoughThereIsNothingToSay(t *testing.T) 
 // TestControlPlaneThatReturnsWithNothingToSay: after Report has told that the control plane is
 // away, it also tells that it is back.
 func TestControlPlaneThatReturnsWithNothingToSay(t *testing.T) {
-	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
+	p, dir := startPlane(t, address(t)), t.TempDir()
 	secret, rest := everyType(t)
 	rev := p.publishWith(secret, rest...)
 	reported := make(chan error, 1000)

@@ -117,7 +117,7 @@ func TestRefusedListenerIsWantedNoMore(t *testing.T) {
 // TestRefusedListenerThatIsRemovedWhileTheLinkIsDown: a new control plane sends no removal of
 // a listener that the relay did not name to it.
 func TestRefusedListenerThatIsRemovedWhileTheLinkIsDown(t *testing.T) {
-	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
+	p, dir := startPlane(t, address(t)), t.TempDir()
 	rev := p.publish(clusterA, endA, listener, routesA)
 	r, _ := startRelay(t, dir, p.addr)
 	var next atomic.Int64
@@ -134,7 +134,7 @@ func TestRefusedListenerThatIsRemovedWhileTheLinkIsDown(t *testing.T) {
 // TestListenerThatTheNextEnvoyRefuses: a port was taken while a proxy was away. The control
 // plane believes that the listener is confirmed, and learns that it is missing.
 func TestListenerThatTheNextEnvoyRefuses(t *testing.T) {
-	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
+	p, dir := startPlane(t, address(t)), t.TempDir()
 	rev := p.publish(clusterA, endA, listener, routesA)
 	_, stop := startRelay(t, dir, p.addr)
 	var next atomic.Int64

@@ -51,7 +51,7 @@ func TestConfirmsOnlyWhatEnvoyConfirmed(t *testing.T) {
 }
 
 func TestServesFromDiskWithoutControlPlane(t *testing.T) {
-	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
+	p, dir := startPlane(t, address(t)), t.TempDir()
 	rev := p.publish(clusterA, endA, listener, routesA)
 	_, stop := startRelay(t, dir, p.addr)
 	c := local(t, dir, xdstest.Options{})
@@ -76,7 +76,7 @@ func TestServesFromDiskWithoutControlPlane(t *testing.T) {
 }
 
 func TestRefusalGoesUpstreamAndLastGoodReturns(t *testing.T) {
-	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
+	p, dir := startPlane(t, address(t)), t.TempDir()
 	rev := p.publish(clusterA, endA, listener, routesA)
 	_, stop := startRelay(t, dir, p.addr)
 	routes := 0
@@ -114,7 +114,7 @@ func TestDamagedOrForeignCacheIsIgnored(t *testing.T) {
 // A control plane that accepts connections and never answers changes nothing. The cached
 // content is served, and the relay does not report that it is connected.
 func TestBlackHoleKeepsWhatIsThere(t *testing.T) {
-	p, dir := startPlane(t, "127.0.0.1:0"), t.TempDir()
+	p, dir := startPlane(t, address(t)), t.TempDir()
 	rev := p.publish(clusterA, endA, listener, routesA)
 	_, stop := startRelay(t, dir, p.addr)
 	c := local(t, dir, xdstest.Options{})

@@ -67,7 +67,7 @@ func TestControlPlaneDiesWhileEnvoyWarms(t *testing.T) {
 				xdstest.Cluster("one", s), xdstest.Endpoints("one", one), xdstest.Listener("in", port, "r"), xdstest.Routes("r", "one", 0),
 			}
 			stuck := unchecked(t, "stuck", 10*time.Minute)
-			p := startPlane(t, "127.0.0.1:0")
+			p := startPlane(t, address(t))
 			p.publish(append(slices.Clone(world), stuck)...)
 			if agent {
 				startRelay(t, dir, p.addr)

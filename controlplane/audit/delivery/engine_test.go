@@ -338,7 +338,13 @@ func (w *world) progress(portal string) (d cloud.Delivery) {
 // until waits for a condition.
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	within(t, 20*time.Second, what, holds)
+}
+
+// within waits for a condition that may take so long.
+func within(t testing.TB, most time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(most); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not in time", what)
 		}

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/audit/syslog"
 	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/e2e/ports"
 )
 
 // collector takes messages by syslog over TCP.
@@ -85,8 +87,12 @@ func (c *collector) events() []string {
 // each once, in the order of its portal, also what happened while the collector or the engine was away.
 func TestSyslog(t *testing.T) {
 	w := newWorld(t)
-	c := newCollector(t, "127.0.0.1:0")
-	address := c.Addr().String()
+	free, err := ports.Free(1) // it ends, and one begins at its port: nobody else may get it meanwhile
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", free[0])
+	c := newCollector(t, address)
 	w.hook("old", newReceiver(t), true)
 	w.happen("old", 0, 3) // before there is a sink
 	w.sinks = []syslog.Target{{Network: "tcp", Address: address}}
