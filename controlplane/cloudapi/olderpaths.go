@@ -28,7 +28,8 @@ func (p planes) olderEndpoints() []httpkit.Endpoint {
 	}
 	return append(entities,
 		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: base + "/organizations/me", Auth: access.Known, Summary: "Who runs this, in which region", Handler: p.organization}, "", http.StatusOK, schemaOrganization),
-		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: olderPath, Auth: access.Known, Summary: "List control planes by their names, as the declarative tool asks for them", Handler: p.olderList}, "", http.StatusOK, schemaOlder),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: olderPath, Auth: access.Known, Summary: "List control planes by their names, as the declarative tool asks for them", Handler: p.olderList}, "", http.StatusOK, schemaOlder,
+			httpkit.Parameter{Name: "size", Type: "integer", Summary: "Means nothing: all are on one page"}, httpkit.Parameter{Name: "page", Type: "integer", Summary: "Means nothing: there is one page"}),
 	)
 }
 
