@@ -21,6 +21,10 @@ type Address struct {
 	// Of, if set, names the resource as the target of a reference; Key is then
 	// not used.
 	Of *Relation
+	// Twin, if set, is the value of the schema's key field in a replacement; Under is set, too. If Key is
+	// nobody's id, the replacement is of the resource with this value, provided that it has the same
+	// owner. It keeps its id, because others refer to that.
+	Twin string
 }
 
 // Relation is a reference from or to the resource at Address.
@@ -106,6 +110,23 @@ func find(r store.Reader, a Address, within string) (*model.Resource, error) {
 		return nil, missing(a.Kind, field, a.Key)
 	}
 	return res, err
+}
+
+// twin returns the resource that a replacement under a new id is of. It is NotFound if there is none, or
+// if it has another owner: then a creation fails, because the value is taken.
+func twin(r store.Reader, a Address, owner string) (*model.Resource, error) {
+	s, value := a.Kind.Schema, a.Twin
+	if s.KeyIndex != nil {
+		value = s.KeyIndex(value)
+	}
+	res, err := r.Find(a.Kind, a.Scope, s.Key, value)
+	if err != nil {
+		return nil, err
+	}
+	if id, ok := refOf(res, a.Under.Ref); !ok || id != owner {
+		return nil, missing(a.Kind, model.FieldID, a.Key)
+	}
+	return res, nil
 }
 
 // refOf returns the id that a resource refers to by the named reference. What is of

@@ -160,6 +160,9 @@ func occupantOf(r store.Reader, a Address) (*model.Resource, error) {
 		}
 	}
 	res, err := find(r, a, within)
+	if fault.Is(err, fault.NotFound) && a.Twin != "" {
+		res, err = twin(r, a, owner)
+	}
 	switch {
 	case fault.Is(err, fault.NotFound) && a.Kind.Schema.Key == "" && !model.IsUUID(a.Key):
 		return nil, err // nothing can be created under such a key

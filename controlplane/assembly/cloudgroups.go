@@ -109,7 +109,7 @@ func (cp *ControlPlane) planeOptions() cloudapi.PlaneOptions {
 	entities := gatewayapi.New(o)
 	return cloudapi.PlaneOptions{
 		Declared: declared,
-		Fleet:    gatewayFleet{cp}, Endpoint: at, Telemetry: at, Entities: entities.Endpoints(), Enter: gatewayapi.In, Describe: entities.Describe,
+		Fleet:    gatewayFleet{cp}, Endpoint: at, Telemetry: at, Entities: entities.Endpoints(), Enter: gatewayapi.In, Unlisted: gatewayapi.Unlisted, Describe: entities.Describe,
 		Recheck:      func(ctx context.Context) { cp.recheck(ctx) },
 		Organization: cloudapi.Organization{ID: cp.authority.ID(), Name: cp.cfg.Mesh.Product},
 		Region:       cp.cfg.Cloud.Region,

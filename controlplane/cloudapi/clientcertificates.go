@@ -39,7 +39,7 @@ func (p planes) certificateEndpoints(item string) []httpkit.Endpoint {
 	one := list + "/{" + pathCertificate + "}"
 	const given, shown = schemaCertificateGiven, schemaCertificate
 	return []httpkit.Endpoint{
-		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: list, Auth: access.Read, Summary: "List the client certificates of data plane nodes", Handler: p.listCertificates}, "", http.StatusOK, schemaCertificates, (&Collection{Paging: byNumber}).parameters()...),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: list, Auth: access.Read, Summary: "List the client certificates of data plane nodes", Handler: p.listCertificates}, "", http.StatusOK, schemaCertificates, paramSize, paramNumber),
 		does(httpkit.Endpoint{Method: http.MethodPost, Pattern: list, Auth: access.Own, Summary: "Let nodes with a client certificate in", Handler: p.createCertificate}, given, http.StatusCreated, shown),
 		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: one, Auth: access.Read, Summary: "Read a client certificate", Handler: p.getCertificate}, "", http.StatusOK, shown),
 		does(httpkit.Endpoint{Method: http.MethodPut, Pattern: one, Auth: access.Own, Summary: "Replace a client certificate", Handler: p.putCertificate}, given, http.StatusOK, shown),

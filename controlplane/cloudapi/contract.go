@@ -37,11 +37,21 @@ func also(e httpkit.Endpoint, statuses ...int) httpkit.Endpoint {
 	return e
 }
 
-// parameters are those of the list of a collection.
+// The parameters of pages.
+var (
+	paramSize   = httpkit.Parameter{Name: argSize, Type: "integer", Summary: "How many in a page, 1 to 100"}
+	paramNumber = httpkit.Parameter{Name: argNumber, Type: "integer", Summary: "Which page, from 1"}
+	paramAfter  = httpkit.Parameter{Name: argAfter, Type: "string", Summary: "The page after a cursor, which the answer with the page before has"}
+	paramBefore = httpkit.Parameter{Name: argBefore, Type: "string", Summary: "The page before a cursor"}
+)
+
+// parameters are those of the list of a collection. It takes no others; see [served.wanted].
 func (c *Collection) parameters() []httpkit.Parameter {
-	list := []httpkit.Parameter{{Name: argSize, Type: "integer", Summary: "How many in a page, 1 to 100"}}
+	list := []httpkit.Parameter{paramSize}
 	if c.Paging == byNumber {
-		list = append(list, httpkit.Parameter{Name: argNumber, Type: "integer", Summary: "Which page, from 1"})
+		list = append(list, paramNumber)
+	} else {
+		list = append(list, paramAfter, paramBefore)
 	}
 	if len(c.Sorts) > 0 {
 		list = append(list, httpkit.Parameter{Name: argSort, Type: "string", Summary: "The members to sort by, each followed by asc or desc"})
@@ -50,7 +60,10 @@ func (c *Collection) parameters() []httpkit.Parameter {
 		list = append(list, httpkit.Parameter{Name: argLabels, Type: "string", Summary: "The labels that it has: key:value or key, separated by commas"})
 	}
 	for _, name := range c.Filters {
-		list = append(list, httpkit.Parameter{Name: "filter[" + name + "]", Type: "string", Summary: "The value of " + name + "; with [eq], [neq], [contains] or [oeq] after it another comparison"})
+		list = append(list, httpkit.Parameter{Name: filterOf(name), Type: "string", Summary: "The value of " + name})
+		for _, o := range operators {
+			list = append(list, httpkit.Parameter{Name: filterOf(name) + "[" + o.name + "]", Type: "string", Summary: name + " " + o.summary})
+		}
 	}
 	return list
 }

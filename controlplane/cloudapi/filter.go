@@ -1,6 +1,7 @@
 package cloudapi
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -14,32 +15,37 @@ type filter struct {
 	holds func(text string) bool
 }
 
-// operators are the comparisons of filters, by their names in a query.
-var operators = map[string]func(want string) func(text string) bool{
-	"eq":  func(want string) func(string) bool { return func(text string) bool { return text == want } },
-	"neq": func(want string) func(string) bool { return func(text string) bool { return text != want } },
-	"contains": func(want string) func(string) bool {
-		return func(text string) bool { return strings.Contains(text, want) }
-	},
-	"oeq": func(want string) func(string) bool {
-		choices := strings.Split(want, ",")
-		return func(text string) bool { return slices.Contains(choices, text) }
-	},
+// operator is a comparison of filters.
+type operator struct {
+	// name is its name in a query, summary what follows the name of a member in its description.
+	name, summary string
+	compare       func(want string) func(text string) bool
 }
 
-// filter reads what follows "filter[" in the name of a parameter: name] or name][operator].
-func (s served) filter(rest, value string) (filter, bool) {
-	member, rest, ok := strings.Cut(rest, "]")
-	operator := "eq"
-	if rest != "" {
-		operator = strings.TrimSuffix(strings.TrimPrefix(rest, "["), "]")
-		ok = ok && rest == "["+operator+"]"
-	}
-	compare := operators[operator]
-	if !ok || compare == nil || !slices.Contains(s.Filters, member) {
-		return filter{}, false
-	}
-	return filter{member, compare(value)}, true
+// equal is the operator of filters that name none.
+const equal = "eq"
+
+var operators = []operator{
+	{equal, "is this text", func(want string) func(string) bool { return func(text string) bool { return text == want } }},
+	{"neq", "is not this text", func(want string) func(string) bool { return func(text string) bool { return text != want } }},
+	{"contains", "contains this text", func(want string) func(string) bool {
+		return func(text string) bool { return strings.Contains(text, want) }
+	}},
+	{"oeq", "is one of these texts, separated by commas", func(want string) func(string) bool {
+		choices := strings.Split(want, ",")
+		return func(text string) bool { return slices.Contains(choices, text) }
+	}},
+}
+
+// filterOf is the parameter that filters by a member.
+func filterOf(member string) string { return "filter[" + member + "]" }
+
+// filterFrom reads a described parameter: filter[name] or filter[name][operator].
+func filterFrom(name, value string) filter {
+	member, rest, _ := strings.Cut(strings.TrimPrefix(name, "filter["), "]")
+	by := cmp.Or(strings.Trim(rest, "[]"), equal)
+	i := slices.IndexFunc(operators, func(o operator) bool { return o.name == by })
+	return filter{member, operators[i].compare(value)}
 }
 
 // selects reports whether all filters select a resource.

@@ -28,7 +28,7 @@ func (p planes) groupEndpoints(item string) []httpkit.Endpoint {
 	}
 	put := func(m *cloud.Group, ids []string) { m.Members = union(nil, ids) }
 	return []httpkit.Endpoint{
-		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: list, Auth: access.Read, Summary: "List the members of a group", Handler: p.members}, "", http.StatusOK, schemaMembersPage, (&Collection{}).parameters()...),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: list, Auth: access.Read, Summary: "List the members of a group", Handler: p.members}, "", http.StatusOK, schemaMembersPage, paramSize, paramAfter),
 		does(httpkit.Endpoint{Method: http.MethodPut, Pattern: list, Auth: access.Own, Summary: "Set the members of a group", Handler: p.changing(change{put, cloud.MaxMembers, false})}, schemaMembers, http.StatusNoContent, ""),
 		does(httpkit.Endpoint{Method: http.MethodPost, Pattern: list + "/add", Auth: access.Own, Summary: "Add members to a group", Handler: p.changing(change{add, cloud.MaxAtOnce, false})}, schemaMembers, http.StatusNoContent, ""),
 		does(httpkit.Endpoint{Method: http.MethodPost, Pattern: list + "/remove", Auth: access.Own, Summary: "Remove members from a group", Handler: p.changing(change{remove, cloud.MaxAtOnce, true})}, schemaMembers, http.StatusNoContent, ""),
@@ -235,7 +235,7 @@ func (p planes) members(w http.ResponseWriter, r *http.Request) {
 		case argAfter:
 			bad = append(bad, cursor(name, value, &after)...)
 		default:
-			bad = append(bad, invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromQuery})
+			bad = append(bad, unknownParameter(name))
 		}
 	}
 	if err == nil && len(bad) > 0 {

@@ -17,11 +17,19 @@ const olderPath = "/konnect-api/api/runtime_groups"
 
 // olderEndpoints are what the declarative tool asks for in its cloud mode (1.40.0). It reads and
 // writes entities as on the administration API, below its control plane. It finds that by its name,
-// and tells the name of the organization as whom it has logged in.
+// and tells the name of the organization as whom it has logged in. It does not read applications
+// (/oauth2), and writes them under new ids in each run: so a known client_id of the same consumer there
+// is the application that has it, and not a conflict.
 func (p planes) olderEndpoints() []httpkit.Endpoint {
-	return append(p.entities(olderPath+"/{"+pathID+"}"),
+	entities := p.entities(olderPath + "/{" + pathID + "}")
+	for i := range entities {
+		next := entities[i].Handler
+		entities[i].Handler = func(w http.ResponseWriter, r *http.Request) { next(w, p.api.Planes.Unlisted(r)) }
+	}
+	return append(entities,
 		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: base + "/organizations/me", Auth: access.Known, Summary: "Who runs this, in which region", Handler: p.organization}, "", http.StatusOK, schemaOrganization),
-		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: olderPath, Auth: access.Known, Summary: "List control planes by their names, as the declarative tool asks for them", Handler: p.olderList}, "", http.StatusOK, schemaOlder),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: olderPath, Auth: access.Known, Summary: "List control planes by their names, as the declarative tool asks for them", Handler: p.olderList}, "", http.StatusOK, schemaOlder,
+			httpkit.Parameter{Name: "size", Type: "integer", Summary: "Means nothing: all are on one page"}, httpkit.Parameter{Name: "page", Type: "integer", Summary: "Means nothing: there is one page"}),
 	)
 }
 

@@ -1,6 +1,7 @@
 package cloudapi
 
 import (
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -17,6 +18,7 @@ func TestOpenAPI(t *testing.T) {
 	f.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, pathDocument, nil))
 	contract := openapitest.Read(t, w.Body.Bytes(), f.api.everyEndpoint())
 	contract.HasEveryRoute(t, 5)
+	contract.Unknown = []string{}
 	f.contract = contract
 	destination := f.created(http.StatusOK, "/v2/audit-log-destinations", `{"name":"siem","endpoint":"https://siem.example/","authorization":"x","log_format":"cef"}`)
 	f.created(http.StatusCreated, "/v2/personal-access-tokens", `{"name":"ci","role":"viewer"}`)
@@ -43,6 +45,15 @@ func TestOpenAPI(t *testing.T) {
 		"/v2/audit-log-webhook", "/v2/audit-log-webhook/status", "/v2/audit-log-replay-job", "/v2/organizations/me", olderPath,
 		controlPlanes, group, group + "/group-memberships", group + "/group-member-status", group + "/group-status", group + "/nodes", group + "/expected-config-hash",
 		controlPlanes + "/" + member + "/core-entities/services", certificatesOf(member), pinned,
+	} {
+		f.expects(http.StatusOK, http.MethodGet, path, "")
+	}
+	f.expects(http.StatusOK, http.MethodPatch, portal, `{"description":"all"}`)
+	cursor := base64.RawURLEncoding.EncodeToString([]byte(member))
+	for _, path := range []string{
+		"/v2/audit-log-destinations?page[size]=5&page[after]=" + cursor, "/v2/audit-log-destinations?page[before]=" + cursor,
+		group + "/group-memberships?page[after]=" + cursor, "/v2/portals?filter[name][contains]=d&sort=name", olderPath + "?size=100&page=1",
+		controlPlanes + "?filter[name][eq]=member", controlPlanes + "/" + member + "/core-entities/services?filter[name]=s&size=1", olderPath + "/" + member + "/services?filter[name][contains]=s",
 	} {
 		f.expects(http.StatusOK, http.MethodGet, path, "")
 	}

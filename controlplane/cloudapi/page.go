@@ -82,33 +82,31 @@ func (s served) listOf(w http.ResponseWriter, r *http.Request, of store.Query) {
 	}
 }
 
-// wanted reads the parameters of a list.
+// wanted reads the parameters of a list: those that its contract describes.
 func (s served) wanted(query url.Values) (want wanted, err error) {
 	want = wanted{size: defaultSize, number: 1}
 	var bad []invalid
+	known := s.parameters()
 	for name, values := range query {
 		value := values[len(values)-1]
-		switch field, isFilter := strings.CutPrefix(name, "filter["); {
-		case isFilter:
-			f, ok := s.filter(field, value)
-			if !ok {
-				bad = append(bad, invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromQuery})
-			}
-			want.filters = append(want.filters, f)
-		case name == argSort && len(s.Sorts) > 0:
+		described := slices.ContainsFunc(known, func(p httpkit.Parameter) bool { return p.Name == name })
+		switch {
+		case !described:
+			bad = append(bad, unknownParameter(name))
+		case name == argSort:
 			bad = append(bad, s.sorting(value, &want.order)...)
-		case name == argLabels && s.Labelled:
+		case name == argLabels:
 			want.labels = labelsOf(value)
 		case name == argSize:
 			bad = append(bad, number(name, value, maxSize, &want.size)...)
-		case name == argNumber && s.Paging == byNumber:
+		case name == argNumber:
 			bad = append(bad, number(name, value, 1<<31-1, &want.number)...)
-		case name == argAfter && s.Paging == byCursor:
+		case name == argAfter:
 			bad = append(bad, cursor(name, value, &want.after)...)
-		case name == argBefore && s.Paging == byCursor:
+		case name == argBefore:
 			bad = append(bad, cursor(name, value, &want.before)...)
 		default:
-			bad = append(bad, invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromQuery})
+			want.filters = append(want.filters, filterFrom(name, value))
 		}
 	}
 	if len(bad) > 0 {
@@ -116,6 +114,11 @@ func (s served) wanted(query url.Values) (want wanted, err error) {
 		return want, refused(bad...)
 	}
 	return want, nil
+}
+
+// unknownParameter refuses a parameter that a list does not describe.
+func unknownParameter(name string) invalid {
+	return invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromQuery}
 }
 
 // number reads a number from 1 to most.

@@ -41,6 +41,8 @@ type PlaneOptions struct {
 	// the control plane that Enter says.
 	Entities []httpkit.Endpoint
 	Enter    func(r *http.Request, scope string) *http.Request
+	// Unlisted marks a request of the declarative tool, which does not read all that it writes.
+	Unlisted func(r *http.Request) *http.Request
 	// Describe describes these endpoints for the OpenAPI document.
 	Describe func([]httpkit.Endpoint) (map[string]*openapi.PathItem, openapi.Components)
 	// Declared, if set, says why nobody writes the entities of the first control plane.

@@ -136,7 +136,7 @@ func setupPlanesIn(t *testing.T, s store.Store) *planeFixture {
 		Accounts: accounts(s, gate, now), PortalDomain: "portals.example", Signer: signer(t),
 		Planes: PlaneOptions{
 			Fleet: f, Endpoint: "https://cp.example:5678", Telemetry: "https://cp.example:5679",
-			Entities: entities.Endpoints(), Enter: gatewayapi.In, Describe: entities.Describe, Organization: Organization{"o", "org"},
+			Entities: entities.Endpoints(), Enter: gatewayapi.In, Unlisted: gatewayapi.Unlisted, Describe: entities.Describe, Organization: Organization{"o", "org"},
 		},
 	})
 	return &planeFixture{&fixture{t: t, handler: httpkit.Observe(api.Handler(), slog.New(slog.DiscardHandler)), api: api, now: epoch}, f, s, gate, revoker}

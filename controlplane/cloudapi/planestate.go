@@ -38,7 +38,7 @@ func (p planes) stateEndpoints(item string) []httpkit.Endpoint {
 	return []httpkit.Endpoint{
 		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: item + "/group-member-status", Auth: access.Read, Summary: "Whether a control plane is a member of a group", Handler: p.memberStatus}, "", http.StatusOK, schemaMemberStatus),
 		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: item + "/group-status", Auth: access.Read, Summary: "Whether members of a group are in conflict", Handler: p.groupStatus}, "", http.StatusOK, schemaGroupStatus),
-		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: item + "/nodes", Auth: access.Read, Summary: "List the data plane nodes of a control plane", Handler: p.nodes}, "", http.StatusOK, schemaNodes, (&Collection{Paging: byNumber}).parameters()...),
+		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: item + "/nodes", Auth: access.Read, Summary: "List the data plane nodes of a control plane", Handler: p.nodes}, "", http.StatusOK, schemaNodes, paramSize, paramNumber),
 		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: item + "/expected-config-hash", Auth: access.Read, Summary: "The hash of what all nodes should have", Handler: p.expected}, "", http.StatusOK, schemaHash),
 	}
 }
@@ -229,7 +229,7 @@ func pages(r *http.Request) (size, at int, err error) {
 		case argNumber:
 			bad = append(bad, number(name, value, 1<<20, &at)...)
 		default:
-			bad = append(bad, invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromQuery})
+			bad = append(bad, unknownParameter(name))
 		}
 	}
 	if err == nil && len(bad) > 0 {

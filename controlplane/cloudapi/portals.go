@@ -43,7 +43,7 @@ func (a *API) portalEndpoints() []httpkit.Endpoint {
 		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: base + "/portals", Auth: access.Read, Summary: "List portals", Handler: s.list}, "", http.StatusOK, "portal_page", portals.parameters()...),
 		does(httpkit.Endpoint{Method: http.MethodPost, Pattern: base + "/portals", Auth: access.Write, Summary: "Create a portal", Handler: a.createPortal}, "portal_request", http.StatusCreated, "portal"),
 		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: pathOf, Auth: access.Read, Summary: "Read a portal", Handler: s.get}, "", http.StatusOK, "portal"),
-		does(httpkit.Endpoint{Method: http.MethodPatch, Pattern: pathOf, Auth: access.Write, Summary: "Change a portal", Handler: a.patchPortal}, "portal_request", http.StatusOK, "portal"),
+		does(httpkit.Endpoint{Method: http.MethodPatch, Pattern: pathOf, Auth: access.Write, Summary: "Change a portal", Handler: a.patchPortal}, "portal_change", http.StatusOK, "portal"),
 		does(httpkit.Endpoint{Method: http.MethodDelete, Pattern: pathOf, Auth: access.Write, Summary: "Delete a portal with all that it has", Handler: a.removePortal}, "", http.StatusNoContent, "",
 			httpkit.Parameter{Name: argForce, Type: "boolean", Summary: "Also if it has developers"}),
 	}

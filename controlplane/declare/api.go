@@ -43,6 +43,8 @@ type API struct {
 	Parallel int
 	// Waiting, if set, is called with a text before a long wait.
 	Waiting func(text string)
+	// Progress, if set, is called with how much more was read of a list.
+	Progress func(more int)
 	// Sleep waits between two tries; nil is the clock.
 	Sleep func(ctx context.Context, d time.Duration) error
 }
@@ -95,6 +97,13 @@ func status(err error) int {
 	return 0
 }
 
+// advance tells that more of a list was read.
+func (a *API) advance(more int) {
+	if a.Progress != nil {
+		a.Progress(more)
+	}
+}
+
 // list reads a whole collection.
 func (a *API) list(ctx context.Context, collection string, tags []string) (all []map[string]any, err error) {
 	query := url.Values{"size": {pageSize}}
@@ -114,6 +123,7 @@ func (a *API) list(ctx context.Context, collection string, tags []string) (all [
 			return nil, errors.New("the answer to GET /" + collection + " is no list")
 		}
 		all = append(all, page.Data...)
+		a.advance(len(page.Data))
 		if page.Next == nil || *page.Next == "" {
 			return all, nil
 		}

@@ -125,13 +125,20 @@ func (o *options) finish(c *cobra.Command, api *API, p *Plan, write bool) error 
 	done, failed := p.Ops, error(nil)
 	switch {
 	case write && o.dryRun:
-		tried, err := r.try(c.Context(), p)
+		var tried []Tried
+		tried, failed = r.try(c.Context(), p)
+		done = nil // what is refused would not be done
 		for _, t := range tried {
-			if t.Op != nil {
-				out.tried(t)
+			if t.Op == nil {
+				continue
+			}
+			out.tried(t)
+			if t.Refused == "" {
+				t.Op.dryRun = saidOf(t)
+				done = append(done, t.Op)
+				p.Warnings = append(p.Warnings, t.warnings()...)
 			}
 		}
-		failed = err
 	case write:
 		done, failed = r.run(c.Context(), p)
 	default:

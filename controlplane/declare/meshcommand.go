@@ -106,7 +106,7 @@ func (o *meshOptions) compared(c *cobra.Command) {
 
 func (o *meshOptions) api(c *cobra.Command) (*API, error) {
 	api, err := o.client(c, o.meshAddr, "mesh-addr")
-	return &API{Client: api, Parallel: o.parallel, Waiting: waiting(c)}, err
+	return &API{Client: api, Parallel: o.parallel, Waiting: waiting(c), Progress: reading(c, "documents")}, err
 }
 
 // reads reports whether a kind is read: secrets, only if somebody asks for them.

@@ -322,6 +322,7 @@ func readKind(ctx context.Context, api *API, k *model.Kind) (docs []*meshDoc, er
 			}
 			docs = append(docs, d)
 		}
+		api.advance(len(page.Items))
 		if page.Next == nil || *page.Next == "" {
 			return docs, nil
 		}

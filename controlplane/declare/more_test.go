@@ -122,13 +122,20 @@ func TestColours(t *testing.T) {
 	if got := out.String(); got != "\x1b[31mdeleting service a?[2J\x1b[0m\n" {
 		t.Errorf("%q", got)
 	}
-	terminal, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // a character device, as a terminal is
-	if err != nil {
-		t.Fatal(err)
+	open := func(name string) *os.File {
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		return f
 	}
-	defer terminal.Close()
+	terminal, device := open("/dev/ptmx"), open(os.DevNull) // both are character devices
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
+	if newPrinter(device, false).colour {
+		t.Error("colours on a device that is no terminal")
+	}
 	if !newPrinter(terminal, false).colour {
 		t.Error("no colours on a terminal")
 	}

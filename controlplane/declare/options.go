@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -224,11 +225,30 @@ func interrupted(ctx context.Context, err error) error {
 // progressEvery is how often a long run says how far it is.
 const progressEvery = 3 * time.Second
 
+// clock is what progress goes by. Tests replace it.
+var clock = time.Now
+
 // pacer returns what tells about progress on standard error.
 func (o *options) pacer(c *cobra.Command, what string) *pacer {
-	return newPacer(time.Now, progressEvery, func(done, all int) {
+	return newPacer(clock, progressEvery, func(done, all int) {
 		_, _ = fmt.Fprintf(c.ErrOrStderr(), "meshgate: %d of %d %s\n", done, all, what)
 	})
+}
+
+// reading returns what tells on standard error how much was read, of which nobody knows the end. It may be
+// called at the same time.
+func reading(c *cobra.Command, what string) func(more int) {
+	var mu sync.Mutex
+	read := 0
+	p := newPacer(clock, progressEvery, func(done, _ int) {
+		_, _ = fmt.Fprintf(c.ErrOrStderr(), "meshgate: %d %s are read so far\n", done, what)
+	})
+	return func(more int) {
+		mu.Lock()
+		defer mu.Unlock()
+		read += more
+		p.progress(read, read+1)
+	}
 }
 
 // dumpFormat returns the format of the file to write.

@@ -41,6 +41,8 @@ type Op struct {
 	kind      *model.Kind
 	is, wants map[string]any
 	secrets   []string
+	// dryRun is what the API has said of a write that was only tried; nil otherwise.
+	dryRun *dryRun
 	// check, if set, is where the body can be checked before what it needs is there.
 	check string
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/cli"
 	"github.com/meshgate/meshgate/controlplane/client"
 )
 
@@ -27,10 +28,7 @@ type printer struct {
 // newPrinter returns a printer that uses colours on terminals only. Source: no-color.org.
 func newPrinter(out io.Writer, silent bool) *printer {
 	p := &printer{out: out, silent: silent}
-	if file, ok := out.(*os.File); ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
-		info, err := file.Stat()
-		p.colour = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
+	p.colour = cli.IsTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	return p
 }
 
@@ -70,25 +68,6 @@ func differences(changes []Change) string {
 	return b.String()
 }
 
-// tried prints what the API says about an operation.
-func (p *printer) tried(t Tried) {
-	p.op(t.Op)
-	if p.silent {
-		return
-	}
-	if t.Answer == nil {
-		_, _ = fmt.Fprintln(p.out, "   checked; it can be tried when what it refers to is there, or what is in its way is gone")
-		return
-	}
-	n := t.Answer.Nodes
-	_, _ = fmt.Fprintf(p.out, "   %s; %d of %d nodes would get something else\n", t.Answer.Verdict, n.Changed, n.Compared+n.Omitted)
-	for _, one := range t.Answer.Problems {
-		if !one.Already {
-			_, _ = fmt.Fprintf(p.out, "   %s: %s\n", client.Plain(one.Resource), client.Plain(one.Error))
-		}
-	}
-}
-
 // summary prints how many operations there are of each action.
 func (p *printer) summary(ops []*Op) {
 	n := count(ops)
@@ -122,6 +101,8 @@ type change struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
 	Body bodies `json:"body"`
+	// DryRun is there if the change was only tried.
+	DryRun *dryRun `json:"dry_run,omitempty"`
 }
 
 type bodies struct {
@@ -136,7 +117,7 @@ func printJSON(out io.Writer, ops []*Op, warnings []string, failed error) error 
 		r.Changes[action] = []change{}
 	}
 	for _, o := range ops {
-		c := change{Name: o.Name, Kind: o.Kind}
+		c := change{Name: o.Name, Kind: o.Kind, DryRun: o.dryRun}
 		if o.New != nil {
 			c.Body.New = o.New
 		}

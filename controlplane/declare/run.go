@@ -240,6 +240,8 @@ type Tried struct {
 	// Answer is nil if the write can only be checked, because what it refers to is not there
 	// yet.
 	Answer *dryrun.Answer
+	// Refused, if set, says why the write would fail.
+	Refused string
 }
 
 // try asks the API what each operation would do. Nothing is written.
@@ -275,13 +277,17 @@ func (r *runner) try(ctx context.Context, p *Plan) ([]Tried, error) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
+		if ctx.Err() != nil {
+			return ctx.Err() // nobody knows
+		}
 		tried[i] = Tried{Op: o, Answer: answer}
-		if ctx.Err() == nil && err != nil {
-			r.failures = append(r.failures, fmt.Sprintf("%s %s: %s", o.Action, o.Label, problem(err, o.secrets)))
+		if err != nil {
+			tried[i].Refused = problem(err, o.secrets)
+			r.failures = append(r.failures, fmt.Sprintf("%s %s: %s", o.Action, o.Label, tried[i].Refused))
 		}
 		done++
 		r.progress(done, len(p.Ops))
-		return ctx.Err()
+		return nil
 	})
 	if err == nil && len(r.failures) > 0 {
 		slices.Sort(r.failures)

@@ -2,7 +2,9 @@ package declare
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // whole is a file with every kind of entity.
@@ -91,4 +93,24 @@ func TestSyncIsStable(t *testing.T) {
 		t.Errorf("the file: %s", out)
 	}
 	t.Log(dump)
+}
+
+// TestProgressOfReading: whoever waits for a large gateway to be read hears how far that is.
+func TestProgressOfReading(t *testing.T) {
+	r := newRig(t, "")
+	f := file(t, "services:\n- {name: a, host: h}\n- {name: b, host: h}\n- {name: c, host: h}\n")
+	r.must(t, "sync", f)
+	was := clock
+	t.Cleanup(func() { clock = was })
+	var seconds atomic.Int64
+	clock = func() time.Time { return time.Unix(seconds.Add(1), 0) }
+	for _, args := range [][]string{{"dump"}, {"diff", f}} {
+		if out := r.must(t, args...); !strings.Contains(out, " entities are read so far\n") {
+			t.Errorf("%v: %s", args, out)
+		}
+	}
+	clock = func() time.Time { return time.Unix(0, 0) }
+	if out := r.must(t, "dump"); strings.Contains(out, "so far") {
+		t.Errorf("it says so at once: %s", out)
+	}
 }

@@ -81,7 +81,7 @@ func (o *options) target(ctx context.Context, c *cobra.Command, h declarative.He
 	if err != nil {
 		return nil, err
 	}
-	return &target{api: &API{Client: api, Parallel: o.parallel, Waiting: waiting(c)}}, nil
+	return &target{api: &API{Client: api, Parallel: o.parallel, Waiting: waiting(c), Progress: reading(c, "entities")}}, nil
 }
 
 // inCloud finds a control plane in the cloud by its name.
@@ -98,7 +98,7 @@ func (o *options) inCloud(ctx context.Context, c *cobra.Command, h declarative.H
 	if err != nil {
 		return nil, err
 	}
-	t := &target{api: &API{Client: api, Parallel: o.parallel, Waiting: waiting(c)}, plane: cmp.Or(o.plane, h.ControlPlane, defaultName)}
+	t := &target{api: &API{Client: api, Parallel: o.parallel, Waiting: waiting(c), Progress: reading(c, "entities")}, plane: cmp.Or(o.plane, h.ControlPlane, defaultName)}
 	return t, t.find(ctx)
 }
 

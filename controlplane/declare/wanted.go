@@ -71,11 +71,7 @@ func (b *builder) build(ctx context.Context, kinds []*model.Kind) (*State, error
 func (b *builder) make(ctx context.Context, from *declarative.Entity) (*Entity, error) {
 	given := maps.Clone(from.Values)
 	unflatten(from.Kind, given)
-	for name, v := range b.document.Header.Defaults[from.Kind.Name] {
-		if _, is := given[name]; !is {
-			given[name] = v
-		}
-	}
+	completed(from.Kind.Schema, given, b.document.Header.Defaults[from.Kind.Name])
 	if from.Parent != nil {
 		parent := b.made[from.Parent]
 		if parent == nil {
@@ -114,8 +110,7 @@ func (b *builder) make(ctx context.Context, from *declarative.Entity) (*Entity, 
 func (b *builder) replaced(from *declarative.Entity, given map[string]any) []string {
 	list := slices.Clone(from.Replaced)
 	for _, path := range b.document.Header.Replaced[from.Kind.Name] {
-		name, _, _ := strings.Cut(path[1:], "/")
-		if _, own := from.Values[name]; !own {
+		if !gives(from.Values, path) {
 			list = append(list, path)
 		}
 	}

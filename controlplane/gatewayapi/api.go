@@ -40,6 +40,9 @@ type Collection struct {
 	// Filters are query parameters that select at most one resource, by the unique index of
 	// the same name.
 	Filters []string
+	// Unlisted is what declarative tools write in their cloud mode without having read it: they make it
+	// anew, under another id, in each run. See [Unlisted].
+	Unlisted bool
 	// PlainMissing answers a PATCH of a missing resource without the error document.
 	PlainMissing bool
 	// Composite explains values of indexes that stand for several fields.
@@ -66,7 +69,7 @@ func CollectionsOf(kinds []*model.Kind) (list []Collection) {
 var peculiar = map[*model.Kind]Collection{
 	gateway.Consumers:    {Filters: []string{gateway.IndexCustomID}},
 	gateway.Plugins:      {PlainMissing: true, Composite: map[string]func(string) map[string]any{gateway.IndexTarget: gateway.TargetFields}},
-	gateway.Applications: {Filters: []string{gateway.IndexClientID}},
+	gateway.Applications: {Filters: []string{gateway.IndexClientID}, Unlisted: true},
 	gateway.Tokens:       {Total: true},
 	gateway.Keys:         {Nested: "key-auth"},
 	gateway.Targets:      {Composite: map[string]func(string) map[string]any{gateway.IndexTarget: gateway.UpstreamTargetFields}},

@@ -153,6 +153,9 @@ func (p place) lists(e httpkit.Endpoint) httpkit.Endpoint {
 			Name: "tags", Type: "string", Summary: "a,b: with all of these tags; a/b: with any of them; at most 5",
 		})
 	}
+	if p.api.Entities {
+		e.Contract.Query = append(e.Contract.Query, nameFilters...)
+	}
 	if !p.nested {
 		for _, name := range p.collection.Filters {
 			e.Contract.Query = append(e.Contract.Query, httpkit.Parameter{Name: name, Type: "string", Summary: "Only the one with this " + name})

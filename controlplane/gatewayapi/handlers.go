@@ -45,6 +45,7 @@ func (p place) write(w http.ResponseWriter, r *http.Request, status int, detaile
 		return
 	}
 	address := p.address(r)
+	address.Twin = p.twin(r, address, body.Values)
 	c := call{collection: p.collection, given: body.Values, key: address.Key, detailed: detailed}
 	in := admit.Input{Values: body.Values, Text: body.Text, Loose: how != httpkit.Strict}
 	if dry, err := httpkit.WantsDryRun(r); err != nil || dry {

@@ -286,7 +286,7 @@ func (p place) writePage(w http.ResponseWriter, r *http.Request, got page, query
 		if tags := query.Get("tags"); tags != "" {
 			next += "&tags=" + url.QueryEscape(tags)
 		}
-		doc["offset"], doc["next"] = offset, next
+		doc["offset"], doc["next"] = offset, next+nameQuery(r, query)
 	}
 	reply(w, r, http.StatusOK, doc)
 }

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -16,15 +17,22 @@ const (
 	filterContains = "filter[name][contains]"
 )
 
+// nameFilters describes the filters by name.
+var nameFilters = []httpkit.Parameter{
+	{Name: filterName, Type: "string", Summary: "Only those with this name"},
+	{Name: filterEqual, Type: "string", Summary: "Only those with this name"},
+	{Name: filterContains, Type: "string", Summary: "Only those whose names contain this text"},
+}
+
 // named leaves what the filters by name of a request select. The API of a single control plane has
 // never had any, and ignores them as all that it does not know.
 func (s source) named(request *http.Request, query url.Values) source {
 	if _, ok := placed(request); !ok {
 		return s
 	}
-	for _, name := range []string{filterName, filterEqual, filterContains} {
-		if query.Has(name) {
-			s.keep = selecting(s.keep, query.Get(name), name == filterContains)
+	for _, p := range nameFilters {
+		if query.Has(p.Name) {
+			s.keep = selecting(s.keep, query.Get(p.Name), p.Name == filterContains)
 		}
 	}
 	return s
@@ -43,4 +51,17 @@ func selecting(keep func(*model.Resource) bool, text string, part bool) func(*mo
 		name, _ := entity["name"].(string)
 		return name == text || part && strings.Contains(name, text)
 	}
+}
+
+// nameQuery are the filters by name of a request, for the path of the next page.
+func nameQuery(request *http.Request, query url.Values) (text string) {
+	if _, ok := placed(request); !ok {
+		return ""
+	}
+	for _, p := range nameFilters {
+		if query.Has(p.Name) {
+			text += "&" + url.QueryEscape(p.Name) + "=" + url.QueryEscape(query.Get(p.Name))
+		}
+	}
+	return text
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/access"
+	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 )
@@ -16,6 +17,24 @@ type scopeKey struct{}
 // In returns a request that acts in another control plane than that of the API.
 func In(r *http.Request, scope string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), scopeKey{}, scope))
+}
+
+// unlistedKey is the key of the mark of [Unlisted] in the context of a request.
+type unlistedKey struct{}
+
+// Unlisted returns a request of a tool that does not read collections which are [Collection.Unlisted].
+func Unlisted(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), unlistedKey{}, true))
+}
+
+// twin is the key of what a replacement is of although it names another id: it comes from a tool that
+// could not know the id. Nothing that is not below its owner is replaced in this way.
+func (p place) twin(r *http.Request, a admit.Address, given map[string]any) string {
+	if marked, _ := r.Context().Value(unlistedKey{}).(bool); !marked || !p.collection.Unlisted || a.Under == nil || r.Method != http.MethodPut {
+		return ""
+	}
+	key, _ := given[a.Kind.Schema.Key].(string)
+	return key
 }
 
 // placed is where a request acts that [In] has returned.

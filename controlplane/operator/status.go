@@ -2,7 +2,6 @@ package operator
 
 import (
 	"errors"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -81,10 +80,7 @@ func showStatus(c *cobra.Command, f *apiFlags, output string, watch bool) error 
 	if output == asJSON {
 		r.print = printJSON
 	}
-	if file, ok := r.out.(*os.File); ok && watch && output == asTable {
-		info, err := file.Stat()
-		r.clear = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
+	r.clear = watch && output == asTable && cli.IsTerminal(r.out)
 	if watch {
 		return r.watch(c.Context())
 	}

@@ -1,0 +1,76 @@
+package declare
+
+import (
+	"fmt"
+
+	"github.com/meshgate/meshgate/controlplane/client"
+	"github.com/meshgate/meshgate/controlplane/dryrun"
+)
+
+// verdictChecked is that of a write which could not be tried, because what it refers to is not there yet,
+// or because something is in its way that another write removes.
+const verdictChecked = "checked"
+
+// dryRun is what programs read about a write that was tried.
+type dryRun struct {
+	Verdict string `json:"verdict"`
+	// Nodes is missing if nobody knows.
+	Nodes *dryrun.Counts `json:"nodes,omitempty"`
+	// Withheld says what the caller may not see, so that there are no problems to show.
+	Withheld string           `json:"withheld,omitempty"`
+	Problems []dryrun.Problem `json:"problems"`
+}
+
+func saidOf(t Tried) *dryRun {
+	if t.Answer == nil {
+		return &dryRun{Verdict: verdictChecked, Problems: []dryrun.Problem{}}
+	}
+	d := &dryRun{Verdict: t.Answer.Verdict, Nodes: &t.Answer.Nodes, Withheld: t.Answer.Withheld, Problems: []dryrun.Problem{}}
+	for _, one := range t.Answer.Problems {
+		one.Error = hide(one.Error, t.Op.secrets)
+		d.Problems = append(d.Problems, one)
+	}
+	return d
+}
+
+// problems are the lines about what would not be as configured because of a write.
+func (t Tried) problems() (lines []string) {
+	if t.Answer == nil {
+		return nil
+	}
+	for _, one := range t.Answer.Problems {
+		if !one.Already {
+			lines = append(lines, client.Plain(one.Resource)+": "+client.Plain(hide(one.Error, t.Op.secrets)))
+		}
+	}
+	return lines
+}
+
+// warnings are the problems, each with the write.
+func (t Tried) warnings() []string {
+	lines := t.problems()
+	for i := range lines {
+		lines[i] = t.Op.Action + " " + t.Op.Label + ": " + lines[i]
+	}
+	return lines
+}
+
+// tried prints what the API says about an operation.
+func (p *printer) tried(t Tried) {
+	p.op(t.Op)
+	if p.silent {
+		return
+	}
+	switch {
+	case t.Refused != "":
+		_, _ = fmt.Fprintln(p.out, "   refused:", client.Plain(t.Refused))
+	case t.Answer == nil:
+		_, _ = fmt.Fprintln(p.out, "   checked; it can be tried when what it refers to is there, or what is in its way is gone")
+	default:
+		n := t.Answer.Nodes
+		_, _ = fmt.Fprintf(p.out, "   %s; %d of %d nodes would get something else\n", t.Answer.Verdict, n.Changed, n.Compared+n.Omitted)
+		for _, line := range t.problems() {
+			_, _ = fmt.Fprintln(p.out, "   "+line)
+		}
+	}
+}
