@@ -102,6 +102,15 @@ func TestAccessTokens(t *testing.T) {
 			}
 		}
 	}
+	if status, doc := call(http.DefaultClient, tokens["gateway"], "POST", cloudAt+"/control-planes/"+cloud.DefaultID+"/core-entities/services", `{"name":"web","host":"web.example"}`); status != http.StatusCreated {
+		t.Fatal(status, doc)
+	}
+	for actor, want := range map[string]int{"token:gateway": 1, "user:token:gateway": 1, "gateway": 0, "system:gateway": 0, "token:": 0} {
+		status, doc := call(http.DefaultClient, tokens["admin"], "GET", at(cp.ports.admin, "/changes?kind=service&actor="+actor), "")
+		if items, _ := doc["data"].([]any); status != http.StatusOK || len(items) != want {
+			t.Errorf("changes of %s: %d %v, want %d", actor, status, doc, want)
+		}
+	}
 	if status, doc := call(http.DefaultClient, tokens["admin"], "POST", cloudAt+"/portals", `{"name":"docs","custom_domain":"cloud.example.com"}`); status != http.StatusBadRequest {
 		t.Errorf("a portal takes a host of the API: %d %v", status, doc)
 	}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/publish"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -128,21 +131,45 @@ func (cp *ControlPlane) reconcile(ctx context.Context) error {
 	return err
 }
 
-// endDeleted tells the loop which of the control planes that it follows were deleted. The default one
-// exists always. One whose row cannot be read counts as existing.
+// endDeleted forgets the control planes that were deleted, of those that the loop follows or that have
+// gateways. The default one exists always. One whose row cannot be read counts as existing.
 func (cp *ControlPlane) endDeleted(ctx context.Context) error {
-	followed := cp.loop.ControlPlanes() // before the store is read: one that is created in between is not taken for a deleted one
-	return cp.store.View(ctx, func(r store.Reader) error {
-		for _, name := range followed {
+	known := cp.loop.ControlPlanes() // before the store is read: one that is created in between is not taken for a deleted one
+	for _, n := range cp.mesh.insights.Nodes() {
+		if n.Type == insight.Gateway {
+			known = append(known, n.Scope)
+		}
+	}
+	slices.Sort(known)
+	var gone []string
+	err := cp.store.View(ctx, func(r store.Reader) error {
+		for _, name := range slices.Compact(known) {
 			if name == model.DefaultControlPlane {
 				continue
 			}
 			if _, err := r.Get(cloud.ControlPlanes, "", name); fault.Is(err, fault.NotFound) {
-				cp.loop.Deleted(name)
+				gone = append(gone, name)
 			}
 		}
 		return nil
 	})
+	for _, name := range gone {
+		cp.forgetControlPlane(name)
+	}
+	return err
+}
+
+// forgetControlPlane drops what is remembered about a deleted control plane and its gateways. Without it,
+// they would be away for ever, and would keep signing keys from being deleted. What the revoker knows of
+// their filters stays: a process of a gateway may still run, and revocations wait for it.
+func (cp *ControlPlane) forgetControlPlane(name string) {
+	cp.loop.Deleted(name)
+	for _, n := range cp.mesh.insights.Nodes() {
+		if n.Type == insight.Gateway && n.Scope == name {
+			cp.mesh.insights.Forget(publish.ControlPlaneScope(name), n.Name)
+			cp.dropNode(n.ID)
+		}
+	}
 }
 
 // stored reports whether a Dataplane exists. A row that cannot be read counts as existing,

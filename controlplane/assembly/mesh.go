@@ -253,7 +253,7 @@ func (cp *ControlPlane) happened(ctx context.Context, e store.Event) {
 			cp.recheck(ctx)
 		}
 		if e.Op == store.Deleted {
-			cp.loop.Deleted(e.Key.Name)
+			cp.forgetControlPlane(e.Key.Name)
 		}
 	case mesh.ZoneIngresses.Name, mesh.ZoneEgresses.Name:
 		cp.zoneProxyWritten(ctx, e.Op, mesh.ZoneProxyOf(e.Key.Kind), e.Key.Name)

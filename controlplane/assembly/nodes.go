@@ -21,13 +21,17 @@ import (
 )
 
 // openNodes makes the registry of nodes and announces to it all nodes that may connect. Nodes
-// that have a Dataplane or have enrolled are listed from the start.
+// that have a Dataplane or have enrolled are listed from the start. Gateways whose control plane was
+// deleted are not, even if the process before has ended before it could forget them.
 func (cp *ControlPlane) openNodes(ctx context.Context) error {
 	cp.nodes = nodes.New(nodes.Options{
 		Insights: cp.mesh.insights, Snapshots: cp.snapshots, Latest: cp.store.Revision, Instance: cp.instance,
 		Scope: nodeScope, Problems: cp.unapplied, Filters: cp.filters, Gone: cp.revoker.Gone, GoneFormer: cp.revoker.GoneFormer, Delete: cp.deleteNode,
 	})
 	cp.openDumps()
+	if err := cp.endDeleted(ctx); err != nil {
+		return fmt.Errorf("look for deleted control planes: %w", err)
+	}
 	return cp.store.View(ctx, func(r store.Reader) error {
 		meshes, unreadable, err := store.ListReadable(r, mesh.Meshes, "")
 		if err != nil {

@@ -75,6 +75,9 @@ func Parse(query url.Values, kinds []*model.Kind) (q store.RecordQuery, err erro
 	}
 	q.Scope, q.Actor = query.Get(ParamScope), query.Get(ParamActor)
 	if kind, name, ok := strings.Cut(q.Actor, ":"); ok && slices.Contains(actorKinds, model.ActorKind(kind)) {
+		if model.IsHolder(q.Actor) && name != "" {
+			q.User = q.Actor // holders of personal access tokens are users, and their names begin like this
+		}
 		q.ActorKind, q.Actor = model.ActorKind(kind), name
 	}
 	return q, fault.Violated(wrong)

@@ -84,9 +84,9 @@ func TokenHolder(r store.Reader, token string, now time.Time) (model.Actor, erro
 
 // Actor is who shows the token.
 func (t *AccessToken) Actor() model.Actor {
-	name := "token:" + t.Name
+	name := model.PrefixPerson + t.Name
 	if t.System {
-		name = "system:" + t.Name
+		name = model.PrefixProgram + t.Name
 	}
 	planes := t.ControlPlanes
 	if len(planes) == 0 {

@@ -30,3 +30,32 @@ func TestStoredCredential(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestPasswordOfAnother: who may change developers, but is no administrator, decides about them and makes new
+// ones, and sets no password of one that is there: it could log in as that one.
+func TestPasswordOfAnother(t *testing.T) {
+	f := setup(t)
+	at := f.portal("pets")
+	dev := f.developer(at, "ada@example.com")
+	const fine, forbidden = "200 <nil>/<nil>", "403 Forbidden/You do not have permission to perform this action"
+	for _, test := range []struct{ who, method, path, body, want string }{
+		{"eddie", "PATCH", dev, `{"password":"of eddie's choice"}`, forbidden},
+		{"eddie", "PATCH", dev, `{"status":"revoked","password":"of eddie's choice"}`, forbidden},
+		{"eddie", "POST", dev + "/verification-token", "", forbidden},
+		{"eddie", "PATCH", dev, `{"status":"approved"}`, fine},
+		{"eddie", "POST", at + "/developers", `{"email":"bob@example.com","full_name":"Bob","password":"of eddie's choice"}`, "201 <nil>/<nil>"},
+	} {
+		if got := told(f.as(test.who, test.method, test.path, test.body)); got != test.want {
+			t.Errorf("%s %s %s: %s, want %s", test.method, test.path, test.body, got, test.want)
+		}
+	}
+	if got := f.login(at, "ada@example.com", password).Code; got != 204 {
+		t.Errorf("with the password that it had: %d", got)
+	}
+	if got := told(f.as("admin", "PATCH", dev, `{"password":"a new password"}`)); got != fine {
+		t.Errorf("an administrator: %s", got)
+	}
+	if got := f.login(at, "ada@example.com", "a new password").Code; got != 204 {
+		t.Errorf("with the password of the administrator: %d", got)
+	}
+}

@@ -32,7 +32,8 @@ var developers = &Collection{
 const pathDeveloper = "developerId"
 
 // developerChange is the body of a change. Status is how somebody else decides about a developer;
-// whoever is not approved any more is logged out. A new password logs out, too.
+// whoever is not approved any more is logged out. A new password logs out, too, and is for
+// administrators: see mayPassword.
 type developerChange struct {
 	Status   string `json:"status,omitempty" jsonschema:"enum=approved,enum=pending,enum=revoked,enum=rejected"`
 	Password string `json:"password,omitempty" jsonschema_extras:"x-check=password"`
@@ -57,7 +58,7 @@ func (a *API) developerEndpoints() []httpkit.Endpoint {
 		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: list, Auth: access.Read, Summary: "List the developers of a portal", Handler: a.listDevelopers}, "", http.StatusOK, "portal_developer_page", developers.parameters()...),
 		does(httpkit.Endpoint{Method: http.MethodPost, Pattern: list, Auth: access.Write, Summary: "Create a developer", Handler: a.createDeveloper}, "portal_developer_request", http.StatusCreated, "portal_developer"),
 		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: item, Auth: access.Read, Summary: "Read a developer", Handler: s.get}, "", http.StatusOK, "portal_developer"),
-		does(httpkit.Endpoint{Method: http.MethodPatch, Pattern: item, Auth: access.Write, Summary: "Change the status or the password of a developer", Handler: a.patchDeveloper}, "portal_developer_change", http.StatusOK, "portal_developer"),
+		does(httpkit.Endpoint{Method: http.MethodPatch, Pattern: item, Auth: access.Write, Summary: "Change the status or, for administrators, the password of a developer", Handler: a.patchDeveloper}, "portal_developer_change", http.StatusOK, "portal_developer"),
 		does(httpkit.Endpoint{Method: http.MethodDelete, Pattern: item, Auth: access.Write, Summary: "Delete a developer", Handler: s.remove}, "", http.StatusNoContent, ""),
 		does(httpkit.Endpoint{Method: http.MethodPost, Pattern: item + "/verification-token", Auth: access.Administrator, Summary: "Make a token by which a developer sets a password", Handler: a.inviteDeveloper}, "", http.StatusCreated, "portal_verification_token"),
 	}
@@ -152,6 +153,9 @@ func (a *API) patchDeveloper(w http.ResponseWriter, r *http.Request) {
 			if dev, err = admit.Lookup(tx, s.address(r)); err != nil {
 				return err
 			}
+			if err := a.mayPassword(r, change); err != nil {
+				return err
+			}
 			dev, err = change.apply(tx, dev, hash)
 			return err
 		})
@@ -161,6 +165,18 @@ func (a *API) patchDeveloper(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.show(w, r, http.StatusOK, dev, nil)
+}
+
+// mayPassword leaves new passwords of developers to administrators, as verification tokens are, which come
+// to the same: who sets a password can log in as that developer. The password of a creation is that of
+// nobody yet.
+func (a *API) mayPassword(r *http.Request, c developerChange) error {
+	if c.Password == "" {
+		return nil
+	}
+	return httpkit.Permit(a.Rules, r, access.Administrator, access.Scope{}, func(who model.Actor) string {
+		return httpkit.Cannot(who, "the password of a developer")
+	})
 }
 
 // apply makes a change in a transaction.

@@ -22,6 +22,7 @@ import (
 func TestWhoMayManagePortals(t *testing.T) {
 	f := setup(t)
 	own, free := f.created("own"), f.created("free")
+	dev := f.developer(f.portal("pets"), "ada@example.com")
 	users := map[string]model.Actor{"admin": model.Administrator(), "editor": model.User("editor"), "viewer": model.User("viewer"), "stranger": model.User("stranger"), "nobody": model.Anonymous()}
 	f.api.Rules = access.New(access.Options{Identified: true, Roles: []access.Role{
 		{Role: "editor", All: true, Users: []string{"editor"}}, {Role: "viewer", All: true, Users: []string{"viewer"}},
@@ -40,11 +41,13 @@ func TestWhoMayManagePortals(t *testing.T) {
 	columns := []string{"admin", "editor", "viewer", "stranger", "nobody"}
 	row(append([]string{"method", "path"}, columns...)...)
 	const nobody = "10000000-0000-4000-8000-000000000000"
-	ask := func(e httpkit.Endpoint, id, of string) {
-		path := strings.NewReplacer("{"+pathPortal+"}", id, "{"+pathID+"}", id, "{"+pathDeveloper+"}", "20000000-0000-4000-8000-000000000000").Replace(e.Pattern)
+	send := func(e httpkit.Endpoint, path, body, of string) {
 		cells := []string{e.Method, e.Pattern + of}
 		for _, who := range columns {
-			r := httptest.NewRequest(e.Method, path, http.NoBody)
+			r := httptest.NewRequest(e.Method, path, strings.NewReader(body))
+			if body != "" {
+				r.Header.Set("Content-Type", "application/json")
+			}
 			if who != "nobody" {
 				r.Header.Set("Authorization", "Bearer "+who)
 			}
@@ -54,8 +57,15 @@ func TestWhoMayManagePortals(t *testing.T) {
 		}
 		row(cells...)
 	}
+	ask := func(e httpkit.Endpoint, id, of string) {
+		send(e, strings.NewReplacer("{"+pathPortal+"}", id, "{"+pathID+"}", id, "{"+pathDeveloper+"}", "20000000-0000-4000-8000-000000000000").Replace(e.Pattern), "", of)
+	}
 	for _, e := range append(append(f.api.portalEndpoints(), f.api.keyEndpoint()), f.api.ownEndpoints()...) {
 		ask(e, nobody, "")
+		if e.Method == http.MethodPatch && strings.HasSuffix(e.Pattern, "{"+pathDeveloper+"}") {
+			send(e, dev, `{"status":"approved"}`, " a status")
+			send(e, dev, `{"password":"correct horse"}`, " a password")
+		}
 	}
 	if status, doc := f.as("admin", http.MethodPatch, ownHook, `{"audit_log_destination_id":"`+own+`"}`); status != http.StatusOK {
 		t.Fatal(status, doc)

@@ -60,3 +60,20 @@ func TestDeletionCountsGatewaysBefore(t *testing.T) {
 		t.Errorf("the fleet is listed %d times in transactions", watched.within)
 	}
 }
+
+// TestDeletionCountsGatewaysAnew: a gateway that comes while the first transaction of a deletion finds out that
+// it has too much to do keeps its control plane: the one that marks it counts again.
+func TestDeletionCountsGatewaysAnew(t *testing.T) {
+	few(t)
+	db := &busy{Store: memstore.Open(memstore.Options{})}
+	f := setupPlanesIn(t, db)
+	a := f.plane("aa", cloud.TypeHybrid)
+	if _, err := f.gate.As(model.System("test")).Write(t.Context(), model.Config, func(tx store.Tx) error { return fill(tx, a) }); err != nil {
+		t.Fatal(err)
+	}
+	db.before = func(store.Store) { f.fleet.connects(a) }
+	f.expects(409, "DELETE", controlPlanes+"/"+a, "")
+	f.expects(200, "GET", controlPlanes+"/"+a, "")
+	f.fleet.gateways = map[string][]nodes.Node{}
+	f.expects(204, "DELETE", controlPlanes+"/"+a, "")
+}

@@ -33,7 +33,8 @@ func (p planes) remove(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		connected := p.connected(cloud.ScopeOf(id)) // ahead of the transactions, which keep others from writing
 		if err = p.delete(r.Context(), id, connected); errors.Is(err, errBatch) {
-			err = p.end(r.Context(), id, connected)
+			// Anew: a gateway may have come while the first transaction waited for others.
+			err = p.end(r.Context(), id, p.connected(cloud.ScopeOf(id)))
 			begun = err == nil
 		}
 	}

@@ -108,19 +108,19 @@ func (a *API) patchPortal(w http.ResponseWriter, r *http.Request) {
 		if err := a.ownDomain(r, in); err != nil {
 			return admit.Outcome{}, err
 		}
-		if in.Values["is_public"] == true {
-			err := a.Store.View(ctx, func(reader store.Reader) error {
-				n, err := reader.Count(cloud.Developers, ofPortal(at.Key))
-				if err == nil && n > 0 {
-					err = conflict("The portal has developers, and a public one cannot have any")
-				}
-				return err
-			})
-			if err != nil {
-				return admit.Outcome{}, err
-			}
+		if in.Text {
+			in.Values, in.Text = cloud.Portals.Schema.TypeText(in.Values, nil), false
 		}
-		return a.Gate.Patch(ctx, at, in)
+		return a.Gate.PatchIf(ctx, at, in, func(reader store.Reader, res *model.Resource) error {
+			if in.Values["is_public"] != true {
+				return nil
+			}
+			n, err := reader.Count(cloud.Developers, ofPortal(res.Name)) // in the transaction, where nobody adds one meanwhile
+			if err == nil && n > 0 {
+				err = conflict("The portal has developers, and a public one cannot have any")
+			}
+			return err
+		})
 	})
 }
 

@@ -353,11 +353,12 @@ func TestNobodyWaitsForEver(t *testing.T) {
 }
 
 // TestOthersKeepNoAdministratorWaiting: dry runs of callers who are no administrators have places of
-// their own.
+// their own. A role of the settings or of an access token makes an administrator, too.
 func TestOthersKeepNoAdministratorWaiting(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	w.Turns, w.Others = turns.Sized(1, 0), turns.Sized(1, 0)
 	entered, leave, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	w.Rules = access.New(access.Options{Roles: []access.Role{{Role: "admin", All: true, Users: []string{"bob"}}, {Role: "admin", Meshes: []string{"m"}, Users: []string{"ann"}}}})
 	ann := model.WithActor(w.ctx, model.User("ann"))
 	go func() {
 		_, err := w.Run(ann, func(context.Context) error {
@@ -374,6 +375,13 @@ func TestOthersKeepNoAdministratorWaiting(t *testing.T) {
 	}
 	if err := again(w.ctx); err != nil {
 		t.Errorf("an administrator: %v", err)
+	}
+	for name, who := range map[string]model.Actor{
+		"by a role of the settings": model.User("bob"), "by an access token": model.User("token:ci").Holding(model.OwnRole{Role: "admin"}),
+	} {
+		if err := again(model.WithActor(w.ctx, who)); err != nil {
+			t.Errorf("an administrator %s: %v", name, err)
+		}
 	}
 	if err := again(ann); !errors.Is(err, turns.ErrFull) {
 		t.Errorf("one too many: %v", err)

@@ -13,9 +13,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// reservedPrefix begins the names of users and groups that only this control plane gives.
-const reservedPrefix = "mesh-system:"
-
 // CertifiedUser returns the user whom the verified client certificate of a request names: by
 // its common name or, if it has none, by its first other name. The organisations are the
 // groups. ok is false for a request without such a certificate. Its error is a Denied fault.
@@ -39,7 +36,7 @@ func CertifiedUser(r *http.Request, now time.Time, trusted func(authority *x509.
 		return who, false, fault.New(fault.Denied, "a name in the client certificate has control characters")
 	}
 	if who, ok = ForeignUser(certifiedName(cert), cert.Subject.Organization); !ok {
-		return who, false, fault.New(fault.Denied, "the client certificate names no user")
+		return who, false, fault.New(fault.Denied, "the client certificate names no user, or one whom only this control plane can name")
 	}
 	return who, true, nil
 }
@@ -70,13 +67,13 @@ func hasControl(name string) bool {
 }
 
 // ForeignUser returns a user whom somebody else than this control plane has identified. Names
-// and groups of the system are not theirs to give: ok is false for such a name, and such
-// groups are dropped.
+// and groups of the system are not theirs to give, nor the names of holders of personal access
+// tokens: ok is false for such a name, and such groups are dropped.
 func ForeignUser(name string, groups []string) (who model.Actor, ok bool) {
 	odd := func(s string) bool {
-		return s == "" || strings.HasPrefix(s, reservedPrefix) || strings.ContainsFunc(s, unicode.IsControl)
+		return s == "" || strings.HasPrefix(s, model.PrefixSystem) || strings.ContainsFunc(s, unicode.IsControl)
 	}
-	if odd(name) {
+	if odd(name) || model.IsHolder(name) {
 		return who, false
 	}
 	return model.User(name, slices.DeleteFunc(slices.Clone(groups), odd)...), true

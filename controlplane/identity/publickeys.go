@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // TokenKind is a kind of tokens.
@@ -52,13 +53,10 @@ func (k *PublicKey) MayName(user string, groups []string) error {
 
 func listed(names []string, name string) bool {
 	if names == nil {
-		return !strings.HasPrefix(name, systemPrefix)
+		return !strings.HasPrefix(name, model.PrefixSystem)
 	}
 	return slices.Contains(names, name)
 }
-
-// systemPrefix begins the names of users and groups that only a control plane gives.
-const systemPrefix = "mesh-system:"
 
 // publicName names a public key: by the series whose tokens it verifies, and its id.
 type publicName struct{ series, kid string }

@@ -91,9 +91,10 @@ func (r *UserTokenRequest) claims(now time.Time) (jwt.Claims, error) {
 	return UserClaims{RegisteredClaims: lasting(now, life), Name: r.Name, Groups: r.Groups}, nil
 }
 
-// nameable reports whether an identified user may have a name.
+// nameable reports whether an identified user may have a name. Those of holders of personal access tokens
+// are taken, also in tokens that were made before.
 func nameable(name string) bool {
-	return name != model.UserAnonymous && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f })
+	return name != model.UserAnonymous && !model.IsHolder(name) && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
 // long names the member of the request that makes a token too long.

@@ -30,6 +30,20 @@ const (
 	GroupAdministrator = "mesh-system:admin"
 )
 
+// Prefixes of names that only this control plane gives: of users and groups of the system, and of users who
+// are the holders of personal access tokens, which people or programs may have.
+const (
+	PrefixSystem  = "mesh-system:"
+	PrefixPerson  = "token:"
+	PrefixProgram = "system:"
+)
+
+// IsHolder reports whether a user of this name is the holder of a personal access token. Nobody else may
+// have such a name: what it does would be recorded as done by the holder.
+func IsHolder(user string) bool {
+	return strings.HasPrefix(user, PrefixPerson) || strings.HasPrefix(user, PrefixProgram)
+}
+
 // Actor is the author of a request. Every write has one.
 type Actor struct {
 	Kind   ActorKind

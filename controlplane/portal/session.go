@@ -95,8 +95,21 @@ func (a *Accounts) Who(ctx context.Context, portal, access string) (dev *model.R
 	return dev, err
 }
 
-// approved returns a developer of a portal who may be logged in.
+// approved returns a developer of a portal who may be logged in. Where nobody logs in with a password,
+// sessions do not count that began with one: whoever switches passwords off has lost trust in them.
 func approved(r store.Reader, portal, id string) (*model.Resource, error) {
+	at, err := portalOf(r, portal)
+	if err != nil {
+		return nil, err
+	}
+	if at.IsPublic || !at.BasicAuth {
+		return nil, ErrNoSession
+	}
+	return member(r, portal, id)
+}
+
+// member returns an approved developer of a portal.
+func member(r store.Reader, portal, id string) (*model.Resource, error) {
 	dev, err := r.Get(cloud.Developers, "", id)
 	if fault.Is(err, fault.NotFound) {
 		return nil, ErrNoSession
@@ -180,7 +193,7 @@ func (a *Accounts) Leave(ctx context.Context, portal, token string) error {
 		if err != nil || s == nil || !is(token, s.Access) && !is(token, s.Refresh) {
 			return err
 		}
-		if _, err := approved(tx, portal, s.Developer); err != nil {
+		if _, err := member(tx, portal, s.Developer); err != nil { // passwords may be on again later
 			return nil //nolint:nilerr // it is a session of another portal, or counts no more
 		}
 		return removeOne(tx, cloud.Sessions, name)

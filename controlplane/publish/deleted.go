@@ -58,16 +58,16 @@ func (p *gatewayPlane) errDeleted() error {
 // Deleted tells the loop that a control plane was deleted. It is not followed any more once its last
 // gateway has left and no mesh looks at it. Otherwise what it held would stay in memory until a
 // restart. A mesh looks at what its policies have once asked for until the mesh ends: its planner
-// remembers what it made of it, and does not ask again for what it still uses.
+// remembers what it made of it, and does not ask again for what it still uses. Its gateways are not
+// remembered as away, neither those that have left nor those that leave later.
 func (l *Loop) Deleted(name string) {
-	p := l.toEnd(name)
-	if p == nil {
-		return
+	if p := l.toEnd(name); p != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.deleted = true
+		l.reap(p)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.deleted = true
-	l.reap(p)
+	l.buryAll(ControlPlaneScope(name) + "/")
 }
 
 // toEnd returns a control plane that was deleted if it is followed. If not, who is about to follow it

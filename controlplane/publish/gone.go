@@ -53,23 +53,43 @@ func (p *meshPlane) isGone(dataplane string) bool {
 	return !exists
 }
 
-// gone reports whether a node is a proxy whose dataplane, or resource of the zone, was deleted. The caller holds the
-// lock of the plane.
+// gone reports whether a node is a proxy whose dataplane, resource of the zone, or control plane was deleted. The
+// caller holds the lock of the plane.
 func gone(p plane, id string) bool {
-	if z, ok := p.(*zonePlane); ok {
-		return z.goneFromZone(id)
+	switch p := p.(type) {
+	case *zonePlane:
+		return p.goneFromZone(id)
+	case *gatewayPlane:
+		return p.deleted
+	case *meshPlane:
+		return p.isGone(strings.TrimPrefix(id, p.name+"."))
 	}
-	m, ok := p.(*meshPlane)
-	return ok && m.isGone(strings.TrimPrefix(id, m.name+"."))
+	return false
 }
 
 // bury drops what is remembered of a deleted node, unless the node is connected.
 func (l *Loop) bury(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.buryOne(id)
+}
+
+// buryOne is bury for a caller that holds mu.
+func (l *Loop) buryOne(id string) {
 	if l.nodes[id] == nil {
 		l.away.drop(id)
 		l.confirmed.forget(id)
+	}
+}
+
+// buryAll drops what is remembered of the nodes whose ids have a prefix, except for connected ones.
+func (l *Loop) buryAll(prefix string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id := range l.away.nodes {
+		if strings.HasPrefix(id, prefix) {
+			l.buryOne(id)
+		}
 	}
 }
 

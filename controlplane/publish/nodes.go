@@ -142,11 +142,27 @@ func (l *Loop) disconnect(id string, p plane, less func()) {
 		return
 	}
 	p.leave(id, time.Now())
+	l.relist(p, id)
 	l.Publisher.Drop(id)
 	if !p.due().IsZero() {
 		p.common().signal()
 	}
 	l.reap(p)
+}
+
+// relist takes the failures of a node that has left from those of its plane. Without it, they would count
+// until the plane is planned the next time. The caller holds the lock of the plane.
+func (l *Loop) relist(p plane, id string) {
+	m, ok := p.(*meshPlane)
+	if !ok {
+		l.problems.set(p.id(), p.failures())
+		return
+	}
+	// A mesh may have thousands of proxies that leave at once, and failures of each of them. So only
+	// those of this proxy are touched.
+	dataplane := strings.TrimPrefix(id, m.name+".")
+	delete(m.listed, dataplane)
+	l.problems.replace(m.id(), dataplane, nil)
 }
 
 // forsaken removes one stream of a node and reports whether it was the last. The node is

@@ -37,7 +37,7 @@ func TestPanicInAPartOfTheZoneIsLogged(t *testing.T) {
 		{[]failure{panicked}, 1}, {[]failure{panicked}, 1}, {nil, 1}, {[]failure{panicked}, 2},
 	} {
 		l.fs = step.fs
-		p.plan(batch{})
+		p.plan()
 		if n := strings.Count(out.String(), "mesh bank"); n != step.want || strings.Contains(out.String(), "shop") {
 			t.Errorf("after %v: %s", step.fs, &out)
 		}

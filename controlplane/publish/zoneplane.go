@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -115,18 +116,27 @@ func (p *zonePlane) due() time.Time { return p.retry.at }
 
 // join registers a proxy and returns its set.
 func (p *zonePlane) join(id string) (*resource.Set, error) {
-	if p.retry.err != nil {
-		return nil, fault.Wrap(fault.Unavailable, p.retry.err, "the zone cannot be planned at present")
-	}
-	set, err := p.planners.set(p.state, id)
-	if err != nil {
-		if p.joined[id] == nil {
-			return nil, err
-		}
+	set, err := p.setOf(id)
+	switch {
+	case err == nil:
+		p.joined[id] = set
+	case p.joined[id] != nil && p.retry.err == nil:
 		return p.joined[id], nil
 	}
-	p.joined[id] = set
-	return set, nil
+	return set, err
+}
+
+// setOf returns the set of a proxy in the state that was planned last. A panic is an error of this proxy
+// alone: making a set changes nothing that others have.
+func (p *zonePlane) setOf(id string) (set *resource.Set, err error) {
+	if p.retry.err != nil { // the planners know nothing yet
+		return nil, fault.Wrap(fault.Unavailable, p.retry.err, "the zone cannot be planned at present")
+	}
+	if failed := guard(func() { set, err = p.planners.set(p.state, id) }); failed != nil {
+		p.log.Error("planning a proxy of the zone failed", "node", id, "error", failed.Error())
+		return nil, fault.Wrap(fault.Unavailable, failed, "the configuration of node %s cannot be made", id)
+	}
+	return set, err
 }
 
 func (p *zonePlane) leave(node string, _ time.Time) {
@@ -148,14 +158,16 @@ func (p *zonePlane) update(now time.Time) batch {
 	waits := p.retry.waits(now)
 	p.attempted(change.State.Revision(), touched, waits)
 	if !waits && (touched || p.retry.err != nil) {
-		err := guard(func() { p.plan(out) })
+		var refused map[string]error
+		err := guard(func() { out, refused = p.plan() })
 		if err != nil {
 			out = nil
 			p.planners = p.fresh() // one may have stopped half-way
 			p.retry.failed(err, now)
 			p.log.Error("planning the zone failed", "error", err.Error(), "again_in", p.retry.pause.String())
 		} else {
-			p.retry = retry{}
+			p.retry, p.refused = retry{}, refused
+			maps.Copy(p.joined, out)
 		}
 	}
 	if p.retry.err == nil {
@@ -180,22 +192,24 @@ func (p *zonePlane) behind() (scopes []string) {
 	return scopes
 }
 
-// plan plans all connected proxies. One that was deleted keeps what it has until it is turned
-// away.
-func (p *zonePlane) plan(out batch) {
+// plan plans all connected proxies and returns the sets that differ, and who keeps its last one. One that
+// was deleted keeps what it has until it is turned away. The caller notes the result: after a panic, a set
+// that was noted and not published would count as what its proxy has.
+func (p *zonePlane) plan() (out batch, refused map[string]error) {
+	out, refused = batch{}, map[string]error{}
 	p.planners.update(p.state)
 	p.tell()
-	clear(p.refused)
 	for id, before := range p.joined {
 		set, err := p.planners.set(p.state, id)
 		if err != nil {
-			p.refused[id] = err
+			refused[id] = err
 			continue
 		}
 		if !set.Equal(before) {
-			p.joined[id], out[id] = set, set
+			out[id] = set
 		}
 	}
+	return out, refused
 }
 
 // tell logs once what panicked. It is a mistake of this program, even where a planner contains it so that
@@ -249,7 +263,7 @@ func (l *Loop) desiredOfZone(ctx context.Context, id string) (*resource.Set, err
 	if set := p.joined[id]; set != nil {
 		return set, nil
 	}
-	return p.planners.set(p.state, id)
+	return p.setOf(id)
 }
 
 // goneFromZone reports whether a node is a proxy of the zone whose resource was deleted.

@@ -79,6 +79,8 @@ type RecordQuery struct {
 	// Actor is the name of an actor, ActorKind its kind.
 	Actor     string
 	ActorKind model.ActorKind
+	// User, if set, also selects what the user of this name did, beside the Actor of the ActorKind.
+	User string
 	// Fleeting also selects records of fleeting resources. Without it they are left out,
 	// unless Kind is set.
 	Fleeting bool
@@ -123,13 +125,13 @@ func (r *ChangeRecord) Budget() Budget {
 
 // Budgets returns the budgets from which a query can select records.
 func (q RecordQuery) Budgets() (list []Budget) {
-	if q.ActorKind != model.ActorNode {
+	if q.ActorKind != model.ActorNode || q.User != "" {
 		list = append(list, OfOperators)
 	}
 	if q.ActorKind == "" || q.ActorKind == model.ActorNode || q.ActorKind == model.ActorSystem {
 		list = append(list, OfProxies)
 	}
-	if q.ActorKind != model.ActorNode && q.WithFleeting() {
+	if (q.ActorKind != model.ActorNode || q.User != "") && q.WithFleeting() {
 		list = append(list, OfTokens)
 	}
 	return list

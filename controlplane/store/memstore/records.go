@@ -3,6 +3,7 @@ package memstore
 import (
 	"fmt"
 
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -81,6 +82,14 @@ func (s *state) Tally(q store.RecordQuery) (n int, _ error) {
 	return n, nil
 }
 
+// by reports whether a query selects what an actor did.
+func by(q store.RecordQuery, who model.Actor) bool {
+	if q.User != "" && who.Kind == model.ActorUser && who.Name == q.User {
+		return true
+	}
+	return (q.Actor == "" || q.Actor == who.Name) && (q.ActorKind == "" || q.ActorKind == who.Kind)
+}
+
 // selects reports whether a query selects a record, apart from the start of its page.
 func selects(q store.RecordQuery, r *store.ChangeRecord) bool {
 	return (q.WithFleeting() || r.Budget() != store.OfTokens) &&
@@ -88,6 +97,5 @@ func selects(q store.RecordQuery, r *store.ChangeRecord) bool {
 		(q.Kind == "" || q.Kind == r.Key.Kind) && (q.Without == "" || q.Without != r.Key.Kind) &&
 		(q.Scope == "" || q.Scope == r.Key.Scope) &&
 		(q.Scoping == nil || *q.Scoping == r.Scoping) &&
-		(q.Actor == "" || q.Actor == r.Actor.Name) &&
-		(q.ActorKind == "" || q.ActorKind == r.Actor.Kind)
+		by(q, r.Actor)
 }

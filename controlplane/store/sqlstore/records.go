@@ -120,6 +120,11 @@ func selected(q store.RecordQuery) (from string, args []any) {
 	if q.Scoping != nil {
 		demand(`scoping = ?`, int(*q.Scoping))
 	}
+	if q.User != "" {
+		demand(`(actor_kind = ? AND actor = ? OR (? = '' OR actor_kind = ?) AND (? = '' OR actor = ?))`,
+			string(model.ActorUser), q.User, string(q.ActorKind), string(q.ActorKind), q.Actor, q.Actor)
+		return from, args
+	}
 	if q.Actor != "" {
 		demand(`actor = ?`, q.Actor)
 	}

@@ -135,7 +135,7 @@ func (l *ledger) add(now time.Time, list []store.ChangeRecord, revises bool) {
 // selected returns what a query finds, in its order, on all pages.
 func (l *ledger) selected(q store.RecordQuery) (out []string) {
 	for _, r := range l.all {
-		if (q.Since == nil || r.Previous >= *q.Since) && (q.ActorKind == "" || r.Actor.Kind == q.ActorKind) && (q.Actor == "" || r.Actor.Name == q.Actor) &&
+		if (q.Since == nil || r.Previous >= *q.Since) && (q.User != "" && r.Actor.Kind == model.ActorUser && r.Actor.Name == q.User || (q.ActorKind == "" || r.Actor.Kind == q.ActorKind) && (q.Actor == "" || r.Actor.Name == q.Actor)) &&
 			(q.Fleeting || q.Kind == r.Key.Kind || r.Budget() != store.OfTokens) && (q.Kind == "" || q.Kind == r.Key.Kind) && (q.Without == "" || q.Without != r.Key.Kind) {
 			out = append(out, listed(&r))
 		}
@@ -191,7 +191,7 @@ func (l *ledger) compare(rt *rapid.T, r store.Reader) error {
 	since := uint64(rapid.IntRange(0, 30).Draw(rt, "since"))
 	for _, q := range []store.RecordQuery{
 		{}, {Oldest: true}, {Oldest: true, Since: &since}, {ActorKind: model.ActorUser}, {ActorKind: model.ActorNode, Since: &since},
-		{ActorKind: model.ActorSystem, Actor: "removal"}, {ActorKind: model.ActorToken, Oldest: true},
+		{ActorKind: model.ActorSystem, Actor: "removal"}, {ActorKind: model.ActorToken, Oldest: true}, {ActorKind: model.ActorNode, User: "ann", Fleeting: true}, {ActorKind: model.ActorSystem, Actor: "removal", User: "ann"},
 		{Fleeting: true}, {Fleeting: true, Oldest: true, Since: &since}, {Fleeting: true, ActorKind: model.ActorUser}, {Kind: Box.Name}, {Kind: "other"}, {Without: "other"}, {Without: Box.Name, Fleeting: true},
 	} {
 		count, err := r.CountRecords(q)

@@ -107,6 +107,7 @@ func testRecordQueries(t *testing.T, open Open) {
 	write(t, s, Quiet, "s", "b", "bob")
 	write(t, s, Box, "u", "c", "ann")
 	write(t, s, Thing, "s", "d", "bob")
+	holder := store.RecordQuery{Actor: "bob", ActorKind: model.ActorNode, User: "ann"}
 	since := func(n uint64) *uint64 { return &n }
 	scoping := func(s model.Scoping) *model.Scoping { return &s }
 	for _, c := range []struct {
@@ -132,6 +133,9 @@ func testRecordQueries(t *testing.T, open Open) {
 		{"an actor", store.RecordQuery{Actor: "bob"}, []string{"4:d", "2:b"}, 2},
 		{"an actor of a kind", store.RecordQuery{Actor: "bob", ActorKind: model.ActorUser, Since: since(2)}, []string{"4:d"}, 1},
 		{"an actor of another kind", store.RecordQuery{Actor: "bob", ActorKind: model.ActorNode}, nil, 0},
+		{"an actor of another kind, or a user", holder, []string{"3:c", "1:a"}, 2},
+		{"an actor of a kind, or a user", store.RecordQuery{Actor: "bob", ActorKind: model.ActorUser, User: "ann", Kind: "box"}, []string{"3:c", "1:a"}, 2},
+		{"an actor, or a user", store.RecordQuery{Actor: "bob", User: "nobody"}, []string{"4:d", "2:b"}, 2},
 		{"a sort of scopes", store.RecordQuery{Scoping: scoping(model.Mesh), Limit: 1}, []string{"4:d"}, 4},
 		{"another sort of scopes", store.RecordQuery{Scoping: scoping(model.ControlPlane), Scope: "s"}, nil, 0},
 	} {
