@@ -62,7 +62,7 @@ func (c collection) endpointsAt(path string) []httpkit.Endpoint {
 	}
 	put, remove := c.put, c.delete
 	item += "/{" + pathName + "}"
-	if why := c.closed(); why != "" {
+	if why := c.api.Writes.closed(c.kind); why != "" {
 		put, remove = refuse(why), refuse(why)
 	}
 	items := []httpkit.Endpoint{
