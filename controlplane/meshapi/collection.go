@@ -91,6 +91,9 @@ func (c collection) parameters() []httpkit.Parameter {
 	if c.kind == mesh.Dataplanes {
 		list = append(list, httpkit.Parameter{Name: "gateway", Type: "string", Summary: "true, false, builtin or delegated: only such gateways, or no gateways"})
 	}
+	if _, ok := c.kind.New().(labelled); ok {
+		list = append(list, httpkit.Parameter{Name: labelPrefix + "KEY" + labelSuffix, Type: "string", Summary: "Only those whose label KEY has this value; more than one mean all of them"})
+	}
 	return list
 }
 
