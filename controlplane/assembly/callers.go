@@ -32,18 +32,34 @@ type callers struct {
 	authority func(*x509.Certificate) bool
 }
 
+// onThisMachine reports whether a request makes its caller an administrator without a token.
+func (c callers) onThisMachine(r *http.Request) bool { return c.local && httpkit.Local(r) }
+
 // Identify returns the caller of a request: an administrator on this machine, whatever token is
 // shown; else the user of the token; else the one of the client certificate, unless a page of
 // another site made the request; else nobody.
+//
+// Whoever shows a token that does not count is not taken for the user of a certificate beside it, and
+// of several tokens none counts: whoever checked the request before may have read another one.
 func (c callers) Identify(r *http.Request) (model.Actor, error) {
-	if c.local && httpkit.Local(r) {
+	if c.onThisMachine(r) {
 		return model.Administrator(), nil
 	}
 	if token, ok := httpkit.TokenOf(r); ok {
 		return c.user(r.Context(), token)
 	}
-	if who, ok, err := httpkit.CertifiedUser(r, time.Now(), c.authority); err != nil || ok && httpkit.SameSite(r) {
+	shown := len(r.Header.Values("Authorization"))
+	if shown > 1 {
+		return model.Actor{}, fault.New(fault.Denied, "the request has more than one Authorization header")
+	}
+	who, ok, err := httpkit.CertifiedUser(r, time.Now(), c.authority)
+	switch {
+	case err != nil:
 		return who, err
+	case ok && shown > 0:
+		return model.Actor{}, fault.New(fault.Denied, "the Authorization header beside the client certificate has no bearer token")
+	case ok && httpkit.SameSite(r):
+		return who, nil
 	}
 	return model.Anonymous(), nil
 }
@@ -105,7 +121,8 @@ func (cp *ControlPlane) userOf(ctx context.Context, token string) (model.Actor, 
 
 // identifyAdmin returns the caller of the administration API of gateways: the holder of its
 // token, or a caller as the mesh API knows it. As soon as there is such a token, callers on
-// this machine must show one, too.
+// this machine must show one, too. A wrong administration token in its own header is 401 whatever is
+// shown beside it.
 func (cp *ControlPlane) identifyAdmin(r *http.Request) (model.Actor, error) {
 	sent := httpkit.SentToken(r)
 	if cp.AdminToken != "" && sent {
@@ -115,6 +132,9 @@ func (cp *ControlPlane) identifyAdmin(r *http.Request) (model.Actor, error) {
 	}
 	c := cp.callers()
 	c.local = c.local && cp.AdminToken == ""
+	if len(r.Header.Values(httpkit.HeaderAdminToken)) > 0 && !c.onThisMachine(r) {
+		return model.Actor{}, httpkit.Unauthenticated()
+	}
 	who, err := c.Identify(r)
 	if fault.Is(err, fault.Denied) || err == nil && sent && who.Name == model.UserAnonymous {
 		return who, httpkit.Unauthenticated()

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -103,6 +105,7 @@ func TestCallers(t *testing.T) {
 			OIDC: config.OIDC{Issuer: url, Audience: "meshgate", UserClaim: "sub", GroupsClaim: "groups"},
 			Roles: []access.Role{
 				{Role: "viewer", All: true, Groups: []string{"viewers"}},
+				{Role: "admin", All: true, Groups: []string{"admins"}},
 				{Role: "editor", Meshes: []string{"default"}, Groups: []string{"editors"}},
 				{Role: "editor", ControlPlanes: []string{"default"}, Users: []string{"gus"}},
 			},
@@ -131,10 +134,13 @@ func TestCallers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	vi, root := cert("vi", "viewers"), cert("root", "admins")
 	for name, test := range map[string]struct {
 		token  string
 		cert   *tls.Certificate
 		origin string
+		// header holds more, which may be credentials, too.
+		header http.Header
 		// The answers to reading and writing a mesh, to reading secrets, and to reading
 		// services, consumers' keys and writing services of gateways.
 		want string
@@ -146,14 +152,35 @@ func TestCallers(t *testing.T) {
 		"an editor of the mesh":  {token: user("ed", "editors"), want: "200 200 403 403 403 403"},
 		"an editor of gateways":  {token: user("gus"), want: "403 403 403 200 200 201"},
 		"a forged token":         {token: "a.b.c", want: "401 401 401 401 401 401"},
-		"a viewer's certificate": {cert: cert("vi", "viewers"), want: "200 403 403 200 403 403"},
-		"that of a page":         {cert: cert("vi", "viewers"), origin: "https://evil.example", want: "403 403 403 403 403 403"},
+		"a viewer's certificate": {cert: vi, want: "200 403 403 200 403 403"},
+		"that of a page":         {cert: vi, origin: "https://evil.example", want: "403 403 403 403 403 403"},
 		"reserved groups":        {cert: cert("vi", model.GroupAdministrator), want: "403 403 403 403 403 403"},
 		"that of a gateway":      {cert: &gateway, want: "401 401 401 401 401 401"},
 		"the issuer's viewer":    {token: issued("vi", "viewers"), want: "200 403 403 200 403 403"},
 		"the issuer's admin":     {token: issued(model.UserAdministrator), want: "401 401 401 401 401 401"},
 		"the issuer's group":     {token: issued("x", model.GroupAdministrator), want: "403 403 403 403 403 403"},
 		"administration token":   {token: "the-token-of-this-test", want: "401 401 401 200 200 201"},
+
+		// Of two credentials the first that is looked at decides, and one that does not count is
+		// never made good by another.
+		"an administrator's certificate":         {cert: root, want: "200 200 200 200 200 201"},
+		"a forged token beside it":               {token: "a.b.c", cert: root, want: refusedEverywhere},
+		"an empty token beside it":               {header: http.Header{"Authorization": {"Bearer "}}, cert: root, want: refusedEverywhere},
+		"a viewer's token beside it":             {token: user("vi", "viewers"), cert: root, want: "200 403 403 200 403 403"},
+		"the issuer's viewer beside it":          {token: issued("vi", "viewers"), cert: root, want: "200 403 403 200 403 403"},
+		"the first token beside a viewer's":      {token: first, cert: vi, want: "200 200 200 200 200 201"},
+		"another scheme":                         {header: http.Header{"Authorization": {"Basic cm9vdDpyb290"}}, want: refusedEverywhere},
+		"another scheme beside a certificate":    {header: http.Header{"Authorization": {"Basic cm9vdDpyb290"}}, cert: root, want: refusedEverywhere},
+		"the scheme in capitals beside it":       {header: http.Header{"Authorization": {"BEARER " + first}}, cert: root, want: refusedEverywhere},
+		"two tokens":                             {header: http.Header{"Authorization": {"Bearer " + first, "Bearer " + first}}, want: refusedEverywhere},
+		"two tokens beside a certificate":        {header: http.Header{"Authorization": {"Bearer a.b.c", "Bearer " + first}}, cert: root, want: refusedEverywhere},
+		"administration token in its own header": {header: http.Header{httpkit.HeaderAdminToken: {"the-token-of-this-test"}}, want: "401 401 401 200 200 201"},
+		"that beside a viewer's certificate":     {header: http.Header{httpkit.HeaderAdminToken: {"the-token-of-this-test"}}, cert: vi, want: "200 403 403 200 200 201"},
+		"a wrong one":                            {header: http.Header{httpkit.HeaderAdminToken: {"wrong"}}, want: refusedEverywhere},
+		"a wrong one beside a certificate":       {header: http.Header{httpkit.HeaderAdminToken: {"wrong"}}, cert: root, want: "200 200 200 401 401 401"},
+		"an empty one beside a certificate":      {header: http.Header{httpkit.HeaderAdminToken: {""}}, cert: root, want: "200 200 200 401 401 401"},
+		"a wrong one beside a token":             {header: http.Header{httpkit.HeaderAdminToken: {"wrong"}}, token: first, want: "200 200 200 401 401 401"},
+		"both headers":                           {header: http.Header{httpkit.HeaderAdminToken: {"the-token-of-this-test"}}, token: first, want: "200 200 200 401 401 401"},
 	} {
 		pool := cp.authority.Pool()
 		conf := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
@@ -185,6 +212,7 @@ func TestCallers(t *testing.T) {
 			if test.origin != "" {
 				r.Header.Set("Origin", test.origin)
 			}
+			maps.Copy(r.Header, test.header)
 			a, err := client.Do(r)
 			if err != nil {
 				got = []string{"none"}
@@ -200,6 +228,82 @@ func TestCallers(t *testing.T) {
 		client.CloseIdleConnections()
 		if text := strings.Join(got, " "); text != test.want {
 			t.Errorf("%s: %s, want %s", name, text, test.want)
+		}
+	}
+}
+
+// refusedEverywhere are the answers to a credential that does not count.
+const refusedEverywhere = "401 401 401 401 401 401"
+
+// TestCallersOfStaticAccess calls a control plane without roles, which gives rights by access.static: they
+// go by who a credential names, whichever kind it is, and not by what is shown beside one that counts.
+func TestCallersOfStaticAccess(t *testing.T) {
+	clients := signedBy(t, nil, pkix.Name{CommonName: "clients"})
+	caFile := filepath.Join(t.TempDir(), "clients.pem")
+	if err := os.WriteFile(caFile, pemtext.Certificate(clients.Certificate[0]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url, issued := issuerOf(t)
+	for _, local := range []bool{false, true} {
+		cp := startServing(t, config.Config{
+			Tokens: config.Tokens{Issuing: true},
+			Access: config.Access{
+				Anonymous: true, LocalhostIsAdmin: local, BootstrapAdminToken: true, ClientCAFile: caFile,
+				OIDC:   config.OIDC{Issuer: url, Audience: "meshgate", UserClaim: "sub", GroupsClaim: "groups"},
+				Static: config.Static{ViewConfigDump: config.Named{Users: []string{"vi"}, Groups: []string{"dumpers"}}},
+			},
+		}, slog.New(slog.DiscardHandler))
+		cert := func(cn string, groups ...string) *tls.Certificate {
+			c := signedBy(t, &clients, pkix.Name{CommonName: cn, Organization: groups})
+			return &c
+		}
+		for name, test := range map[string]struct {
+			authorization []string
+			cert          *tls.Certificate
+			want          int
+		}{
+			"nobody":                           {want: 403},
+			"the user's token":                 {authorization: []string{"Bearer " + userToken(t, cp, "vi")}, want: 404},
+			"the group's token":                {authorization: []string{"Bearer " + userToken(t, cp, "x", "dumpers")}, want: 404},
+			"another user's token":             {authorization: []string{"Bearer " + userToken(t, cp, "x")}, want: 403},
+			"the issuer's token":               {authorization: []string{"Bearer " + issued("vi")}, want: 404},
+			"the issuer's group":               {authorization: []string{"Bearer " + issued("x", "dumpers")}, want: 404},
+			"the user's certificate":           {cert: cert("vi"), want: 404},
+			"the group's certificate":          {cert: cert("x", "dumpers"), want: 404},
+			"another user's certificate":       {cert: cert("x"), want: 403},
+			"a forged token beside it":         {authorization: []string{"Bearer a.b.c"}, cert: cert("vi"), want: 401},
+			"another user's token beside it":   {authorization: []string{"Bearer " + userToken(t, cp, "x")}, cert: cert("vi"), want: 403},
+			"the token beside another's":       {authorization: []string{"Bearer " + userToken(t, cp, "vi")}, cert: cert("x"), want: 404},
+			"another scheme beside it":         {authorization: []string{"Basic dmk6dmk="}, cert: cert("vi"), want: 401},
+			"two tokens beside it":             {authorization: []string{"Bearer " + userToken(t, cp, "vi"), "Bearer a.b.c"}, cert: cert("vi"), want: 401},
+			"another scheme and nothing else":  {authorization: []string{"Basic dmk6dmk="}, want: 403},
+			"two forged tokens and no further": {authorization: []string{"Bearer a.b.c", "Bearer a.b.c"}, want: 401},
+		} {
+			conf := &tls.Config{RootCAs: cp.authority.Pool(), MinVersion: tls.VersionTLS12}
+			if test.cert != nil {
+				conf.Certificates = []tls.Certificate{*test.cert}
+			}
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: conf}}
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://localhost:%d/meshes/default/dataplanes/none/xds", cp.MeshTLSPort()), http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.authorization != nil {
+				r.Header["Authorization"] = test.authorization
+			}
+			a, err := client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = a.Body.Close()
+			client.CloseIdleConnections()
+			want := test.want
+			if local {
+				want = http.StatusNotFound // an administrator, whatever is shown
+			}
+			if a.StatusCode != want {
+				t.Errorf("%s, on a machine of administrators: %t: %d, want %d", name, local, a.StatusCode, want)
+			}
 		}
 	}
 }
@@ -230,6 +334,18 @@ func TestLocalCallers(t *testing.T) {
 		}
 		if who, err := (callers{local: test.local, user: nobody}).Identify(r); err != nil || who.Name != test.want {
 			t.Errorf("%s: %s %v", name, who, err)
+		}
+	}
+}
+
+// TestLocalCallerWithACertificate: on this machine the certificate does not matter, elsewhere it does.
+func TestLocalCallerWithACertificate(t *testing.T) {
+	for local, want := range map[bool]string{true: model.UserAdministrator, false: "bob"} {
+		r := httptest.NewRequest("GET", "https://localhost:5682/meshes", nil)
+		r.RemoteAddr = "127.0.0.1:1"
+		r.TLS.VerifiedChains = [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "bob"}, NotAfter: time.Now().Add(time.Hour)}}}
+		if who, err := (callers{local: local, authority: func(*x509.Certificate) bool { return true }}).Identify(r); err != nil || who.Name != want {
+			t.Errorf("%t: %s %v", local, who, err)
 		}
 	}
 }

@@ -447,7 +447,10 @@ func (cp *ControlPlane) serveADS(ctx context.Context, ln net.Listener) error {
 	defer cancel()
 	err := cp.xds.Close(closing)
 	s.Stop()
-	return errors.Join(err, <-failed)
+	if ended := <-failed; !errors.Is(ended, grpc.ErrServerStopped) { // it was stopped before it began
+		err = errors.Join(err, ended)
+	}
+	return err
 }
 
 // adsOptions are those of the gRPC half.

@@ -261,7 +261,7 @@ func zoneConfig(t *testing.T, w *plantedWorld) {
 	if err := json.Unmarshal([]byte(doc.ZoneInsight.Subscriptions[0].Config), &settings); err != nil {
 		t.Fatalf("%s: %v", answer, err)
 	}
-	if of, _ := settings["store"].(map[string]any); of["type"] != "memory" || settings["mode"] == nil || settings["environment"] == nil || settings["access"] != nil || settings["meshgate"] != nil {
+	if of, _ := settings["store"].(map[string]any); of["type"] != "sqlite" || settings["mode"] == nil || settings["environment"] == nil || settings["access"] != nil || settings["meshgate"] != nil {
 		t.Errorf("the configuration of the zone is %v", settings)
 	}
 	if api, _ := settings["apiServer"].(map[string]any); api["port"] == nil || api["readOnly"] == nil {

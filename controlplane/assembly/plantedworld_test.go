@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/meshca"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
+	"github.com/meshgate/meshgate/controlplane/store/seal"
 	"github.com/meshgate/meshgate/xds/resource"
 	xds "github.com/meshgate/meshgate/xds/server"
 	"github.com/meshgate/meshgate/xds/xdstest"
@@ -74,15 +76,8 @@ func (w *plantedWorld) secret() string {
 func openPlanted(t *testing.T) *plantedWorld {
 	t.Helper()
 	w := &plantedWorld{t: t, tokens: map[string]string{}}
-	settings := map[string]*string{"admin.token": new(string), "redis.url": new(string), "redis.nodeURL": new(string)}
-	for name, into := range settings {
-		*into = w.secret()
-		w.secrets = append(w.secrets, newSecret("setting", name, *into))
-	}
-	const nobodyThere = "@127.0.0.1:1/0"
-	w.ControlPlane = startServing(t, config.Config{
-		Admin:  config.AdminPorts{Token: *settings["admin.token"]},
-		Redis:  config.Redis{URL: "redis://writer:" + *settings["redis.url"] + nobodyThere, NodeURL: "redis://reader:" + *settings["redis.nodeURL"] + nobodyThere},
+	c := config.Config{
+		Store:  config.Store{Type: "sqlite"},
 		Tokens: config.Tokens{Issuing: true}, Cloud: config.Cloud{Roles: config.CloudGlobal + "," + config.CloudRegional}, Diagnostics: config.Diagnostics{Pprof: true},
 		Access: config.Access{BootstrapAdminToken: true, Roles: []access.Role{
 			{Role: "viewer", All: true, Users: []string{"viewer"}},
@@ -90,7 +85,9 @@ func openPlanted(t *testing.T) *plantedWorld {
 			{Role: "admin", Meshes: []string{plantedMesh}, Users: []string{"mesh admin"}},
 			{Role: "editor", ControlPlanes: []string{model.DefaultControlPlane}, Users: []string{"gateway editor"}},
 		}},
-	}, slog.New(slog.NewJSONHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	}
+	w.plantSettings(&c)
+	w.ControlPlane = startServing(t, c, slog.New(slog.NewJSONHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	w.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: w.authority.Pool(), MinVersion: tls.VersionTLS12}}}
 	t.Cleanup(w.client.CloseIdleConnections)
 	for _, user := range []string{"viewer", "mesh editor", "mesh admin", "gateway editor"} {
@@ -109,6 +106,48 @@ func openPlanted(t *testing.T) *plantedWorld {
 	w.connect("cp/default/a", w.issue("/tokens/gateway", `{"controlPlane":"default","name":"a","validFor":"1h"}`))
 	w.secrets = append(w.secrets, storedSecrets(t, w.store)...)
 	return w
+}
+
+// settingForms are the forms of secret settings that cannot be any text.
+var settingForms = map[string]func(secret string) string{
+	"redis.url":            func(s string) string { return "redis://writer:" + s + "@127.0.0.1:1/0" },
+	"redis.nodeURL":        func(s string) string { return "redis://reader:" + s + "@127.0.0.1:1/0" },
+	"store.encryption.key": func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
+}
+
+// plantSettings plants a secret in every setting that is one. A new one has any text, or, if that does not
+// do, a form of its own above.
+func (w *plantedWorld) plantSettings(c *config.Config) {
+	w.t.Helper()
+	for _, k := range config.Table {
+		if !k.Secret {
+			continue
+		}
+		secret := w.secret()
+		secret += strings.Repeat("x", max(0, seal.RootSize-len(secret)))
+		w.secrets = append(w.secrets, newSecret("setting", k.Name, secret))
+		if form := settingForms[k.Name]; form != nil {
+			secret = form(secret)
+		}
+		at := reflect.ValueOf(c).Elem()
+		for part := range strings.SplitSeq(k.Name, ".") {
+			at = settingOf(at, part)
+		}
+		if at.Kind() != reflect.String {
+			w.t.Fatalf("the secret setting %s is no text", k.Name)
+		}
+		at.SetString(secret)
+	}
+}
+
+// settingOf returns the member of a struct that has a name among the settings.
+func settingOf(of reflect.Value, name string) reflect.Value {
+	for i := range of.NumField() {
+		if of.Type().Field(i).Tag.Get("koanf") == name {
+			return of.Field(i)
+		}
+	}
+	panic("no setting " + name + " in " + of.Type().Name())
 }
 
 // ask calls one of the APIs as a user.

@@ -17,6 +17,8 @@ import (
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/identity"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/e2e/golden"
 )
 
 // apiReader calls the APIs of a control plane over the network.
@@ -129,4 +131,73 @@ func TestTokensOfProxiesReadNothing(t *testing.T) {
 			t.Errorf("%s: %s", path, answer)
 		}
 	}
+}
+
+// TestDumpsMatrix asks for everything that a control plane shows of itself, its proxies and their
+// configuration: each path of the mesh API, of the administration API and of the diagnostics port, with
+// genuine credentials of everybody who might want to. A new path is in the golden file, or fails.
+func TestDumpsMatrix(t *testing.T) {
+	const token = "the-token-of-this-test"
+	cp := startServing(t, config.Config{
+		Admin: config.AdminPorts{Token: token}, Tokens: config.Tokens{Issuing: true}, Diagnostics: config.Diagnostics{Pprof: true},
+		Access: config.Access{BootstrapAdminToken: true, Roles: []access.Role{
+			{Role: "viewer", Meshes: []string{mesh.Default}, Users: []string{"vi"}}, {Role: "admin", Meshes: []string{"other"}, Users: []string{"eve"}},
+		}},
+	}, slog.New(slog.DiscardHandler))
+	gate := cp.gate.As(model.System("test"))
+	for _, d := range []struct {
+		kind        *model.Kind
+		scope, name string
+		spec        any
+	}{
+		{mesh.Meshes, "", "other", &mesh.Mesh{}},
+		{mesh.Dataplanes, mesh.Default, "d", &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: "d"}}}}}},
+	} {
+		if _, _, err := gate.PutDocument(t.Context(), d.kind, d.scope, d.name, d.spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dataplane, err := cp.mesh.tokens.Issue(t.Context(), identity.DataplaneTokenRequest{Mesh: mesh.Default, Name: "d", ValidFor: "1h"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	administrator := userToken(t, cp, "root", model.GroupAdministrator)
+	callers := []struct{ name, token string }{
+		{"nobody", ""}, {"proxy d", dataplane}, {"admin of other", userToken(t, cp, "eve")}, {"viewer", userToken(t, cp, "vi")}, {"administrator", administrator}, {"admin.token", token},
+	}
+	c := apiReader{t, &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cp.authority.Pool(), MinVersion: tls.VersionTLS12}}}}
+	defer c.client.CloseIdleConnections()
+	var b strings.Builder
+	for _, at := range []struct{ name, base string }{
+		{"mesh API", fmt.Sprintf("https://localhost:%d", cp.MeshTLSPort())},
+		{"administration API", fmt.Sprintf("https://localhost:%d", port(cp.ports.adminTLS))},
+		{"diagnostics", fmt.Sprintf("http://127.0.0.1:%d", port(cp.ports.diagnostics))},
+	} {
+		fmt.Fprintf(&b, "# %-58s", at.name)
+		for _, caller := range callers {
+			fmt.Fprintf(&b, " %14s", caller.name)
+		}
+		b.WriteString("\n")
+		urls := []string{}
+		if at.name == "diagnostics" {
+			for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/goroutine", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/vars", "/config_dump", "/xds"} {
+				urls = append(urls, at.base+path)
+			}
+		} else {
+			urls = c.readable(at.base, administrator)
+		}
+		for _, url := range urls {
+			fmt.Fprintf(&b, "%-60s", strings.TrimPrefix(url, at.base))
+			statuses := map[string]int{}
+			for _, caller := range callers {
+				statuses[caller.name], _ = c.get(url, caller.token)
+				fmt.Fprintf(&b, " %14d", statuses[caller.name])
+			}
+			b.WriteString("\n")
+			if open := statuses["nobody"]; open != http.StatusUnauthorized && statuses["proxy d"] != open && statuses["proxy d"] != http.StatusUnauthorized {
+				t.Errorf("%s is more open to a proxy: %v", url, statuses)
+			}
+		}
+	}
+	golden.Compare(t, "testdata/dumps.golden", []byte(b.String()))
 }

@@ -300,3 +300,15 @@ func TestOpenControlPlane(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestStoppedWhileStarting: a control plane that is told to end before it serves has done what it should.
+func TestStoppedWhileStarting(t *testing.T) {
+	for range 5 { // it may also have begun to serve
+		cp := openIn(t, t.TempDir())
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		if err := cp.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -29,6 +29,8 @@ type Traits struct {
 	Tags []mesh.Tags
 	// Gateway is the type of the gateway, empty for none.
 	Gateway string
+	// Labels are those of the resource.
+	Labels map[string]string
 
 	key   string
 	users int
@@ -40,6 +42,7 @@ func listedOf(res *model.Resource, in *insight.DataplaneInsight) *Listed {
 	switch spec := res.Spec.(type) {
 	case *mesh.Dataplane:
 		l.Traits.Tags, l.Traits.Gateway = spec.TagSets(), spec.GatewayType()
+		l.Traits.Labels = spec.LabelsOf()
 	case *store.Unread:
 		l.Unread = spec.Why
 	}

@@ -26,8 +26,8 @@ func (e everyone) Read(context.Context, *model.Kind, string, string) (any, bool,
 	return e.in, true, nil
 }
 
-// BenchmarkPage measures, also in CPU time of the process, pages of 100 of 50,000 dataplanes, and 1,000 zones and ingresses, in a
-// store on disk.
+// BenchmarkPage measures, also in CPU time of the process, pages of 100 of 50,000 dataplanes, as many ExternalServices, and 1,000
+// zones and ingresses, in a store on disk.
 func BenchmarkPage(b *testing.B) {
 	key, err := seal.New(bytes.Repeat([]byte{1}, seal.RootSize))
 	if err != nil {
@@ -44,6 +44,7 @@ func BenchmarkPage(b *testing.B) {
 		b.Cleanup(func() { _ = s.Close() })
 		fill(b, s, 25_000)
 		fillZones(b, s, 1000)
+		fillExternal(b, s, 25_000)
 		c := census.New(census.Options{
 			Store: s, Kinds: o.Kinds, Log: slog.New(slog.DiscardHandler), Online: func(*model.Kind, string) bool { return true },
 			Insight: func(string, string) *insight.DataplaneInsight { return in },
@@ -62,6 +63,9 @@ func BenchmarkPage(b *testing.B) {
 	for _, c := range [][2]string{
 		{"first", "/dataplanes?size=100"}, {"deep", "/dataplanes?size=100&offset=37500"}, {"name", "/dataplanes?size=100&name=0012"},
 		{"tag", "/dataplanes?size=100&tag=" + mesh.TagService + ":s3"}, {"nobody", "/dataplanes?size=100&tag=a:b"}, {"gateway", "/dataplanes?size=100&gateway=false"},
+		{"tagAll", "/dataplanes?size=100&tag=" + mesh.TagService + ":s"}, {"labels", "/dataplanes?size=100&filter[labels.team]=t3"}, {"labelsNobody", "/dataplanes?size=100&filter[labels.team]=x"},
+		{"external", "/external-services?size=100"}, {"externalName", "/external-services?size=100&name=0012"},
+		{"externalTag", "/external-services?size=100&tag=" + mesh.TagService + ":s3"}, {"externalLabels", "/external-services?size=100&filter[labels.team]=t3"},
 		{"overviews", "/dataplanes+insights?size=100"}, {"overviewsDeep", "/dataplanes+insights?size=100&offset=37500"}, {"overviewsTag", "/dataplanes+insights?size=100&tag=" + mesh.TagService + ":s3"},
 		{"insights", "/dataplane-insights?size=100"}, {"insightsDeep", "/dataplane-insights?size=100&offset=37500"}, {"insight", "/meshes/two/dataplane-insights/web-012345"},
 		{"zones", "/zones+insights?size=100"}, {"ingresses", "/zone-ingresses/_overview?size=100"}, {"meshInsights", "/mesh-insights"}, {"serviceInsights", "/service-insights"},
@@ -87,6 +91,25 @@ func cpuTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// fillExternal stores n ExternalServices in each of two meshes.
+func fillExternal(t testing.TB, s store.Store, n int) {
+	t.Helper()
+	if _, err := s.Update(context.Background(), model.Config, func(tx store.Tx) error {
+		for _, m := range []string{"one", "two"} {
+			for i := range n {
+				x := &mesh.ExternalService{Networking: &mesh.ExternalNetworking{Address: "x.example:443"}, Tags: mesh.Tags{mesh.TagService: fmt.Sprint("s", i%10)}}
+				x.Labels = map[string]string{"team": fmt.Sprint("t", i%10)}
+				if _, err := tx.Create(&model.Resource{Kind: mesh.ExternalServices, Scope: m, Name: fmt.Sprintf("out-%06d", i), Spec: x}); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // fillZones stores zones with an ingress each.

@@ -62,7 +62,7 @@ func (c collection) endpointsAt(path string) []httpkit.Endpoint {
 	}
 	put, remove := c.put, c.delete
 	item += "/{" + pathName + "}"
-	if why := c.closed(); why != "" {
+	if why := c.api.Writes.closed(c.kind); why != "" {
 		put, remove = refuse(why), refuse(why)
 	}
 	items := []httpkit.Endpoint{
@@ -90,6 +90,9 @@ func (c collection) parameters() []httpkit.Parameter {
 	}
 	if c.kind == mesh.Dataplanes {
 		list = append(list, httpkit.Parameter{Name: "gateway", Type: "string", Summary: "true, false, builtin or delegated: only such gateways, or no gateways"})
+	}
+	if _, ok := c.kind.New().(labelled); ok {
+		list = append(list, httpkit.Parameter{Name: labelPrefix + "KEY" + labelSuffix, Type: "string", Summary: "Only those whose label KEY has this value; more than one mean all of them"})
 	}
 	return list
 }

@@ -308,60 +308,6 @@ func TestTokenFaults(t *testing.T) {
 	}
 }
 
-// TestReadOnly: every write of a document is refused, and tokens are still issued.
-func TestReadOnly(t *testing.T) {
-	a := newAPI(t, func(o *Options) { o.Writes.ReadOnly = true })
-	want := expected(405, "Method not allowed", textReadOnly)
-	check(t, request(a.handler, "PUT", "/meshes/m", `{"type":"Mesh","name":"m"}`, "Content-Type", mediaJSON), want)
-	check(t, request(a.handler, "DELETE", "/meshes/m/secrets/s", ""), want)
-	if rec := request(a.handler, "POST", "/tokens/dataplane", `{}`, "Content-Type", mediaJSON); rec.Code != http.StatusOK {
-		t.Errorf("tokens: %d", rec.Code)
-	}
-	if rec := request(a.handler, "GET", "/policies", ""); strings.Contains(rec.Body.String(), `"readOnly": false`) {
-		t.Error(rec.Body)
-	}
-}
-
-// TestModes: what is written by another control plane, or by Kubernetes, is refused with the text
-// that says where to write it, and everything else is not.
-func TestModes(t *testing.T) {
-	const missing = "Not found"
-	for _, test := range []struct {
-		name   string
-		writes Writes
-		want   map[string]string // by path: the text, or missing if the mesh is looked for
-	}{
-		{"global", Writes{Global: true}, map[string]string{
-			"/meshes/x/dataplanes/d": textGlobal, "/zone-ingresses/i": textGlobal, "/zoneegresses/e": textGlobal,
-			"/censuses/c": textGlobal, "/mesh-insights/x": textGlobal, "/meshes/x/tickets/t": missing, "/meshes/x/secrets/s": missing, "/meshes/x/passes/p": missing,
-		}},
-		{"zone", Writes{Zone: true}, map[string]string{
-			"/meshes/x": textReadOnly, "/meshes/x/tickets/t": textReadOnly, "/meshes/x/secrets/s": textReadOnly, "/censuses/c": textReadOnly,
-			"/meshes/x/dataplanes/d": missing, "/meshes/x/passes/p": missing,
-		}},
-		{"native", Writes{Native: true}, map[string]string{
-			"/meshes/x": textNative, "/meshes/x/tickets/t": textNative, "/meshes/x/dataplanes/d": textNative, "/zones/z": textNative, "/censuses/c": textReadOnly,
-		}},
-	} {
-		a := newAPI(t, func(o *Options) { o.Writes = test.writes })
-		for path, text := range test.want {
-			for _, method := range []string{http.MethodPut, http.MethodDelete} {
-				rec := request(a.handler, method, path, "{}", "Content-Type", mediaJSON)
-				if text == missing {
-					if rec.Code != http.StatusNotFound {
-						t.Errorf("%s: %s %s: %d %s", test.name, method, path, rec.Code, rec.Body)
-					}
-					continue
-				}
-				check(t, rec, expected(405, "Method not allowed", text))
-			}
-		}
-		if rec := request(a.handler, "GET", "/meshes", ""); rec.Code != http.StatusOK {
-			t.Errorf("%s: reading answers %d", test.name, rec.Code)
-		}
-	}
-}
-
 // TestBrokenUpload: a document whose upload breaks off is not stored.
 func TestBrokenUpload(t *testing.T) {
 	a := newAPI(t)

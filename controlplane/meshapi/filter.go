@@ -1,6 +1,7 @@
 package meshapi
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -13,10 +14,14 @@ import (
 // tagged specs can be filtered by tags.
 type tagged interface{ TagSets() []mesh.Tags }
 
+// labelled specs can be filtered by labels.
+type labelled interface{ LabelsOf() map[string]string }
+
 // facts are what resources are filtered by, beside their names.
 type facts struct {
 	tags    []mesh.Tags
 	gateway string
+	labels  map[string]string
 }
 
 // factsOf returns those of a resource.
@@ -27,13 +32,23 @@ func factsOf(r *model.Resource) (f facts) {
 	if d, ok := r.Spec.(*mesh.Dataplane); ok {
 		f.gateway = d.GatewayType()
 	}
+	f.labels = model.LabelsOf(r.Spec)
 	return f
 }
 
 // filter returns a function for the filters of a query, except the part of the name: tag= for
-// kinds with tags, gateway= for dataplanes. It returns nil if the query has no filters.
+// kinds with tags, gateway= for dataplanes, filter[labels.KEY]= for kinds with labels. It returns nil if
+// the query has no filters.
 func (c collection) filter(query url.Values, pattern string) (func(facts) bool, error) {
 	var demands []func(facts) bool
+	switch labels, err := c.labelFilter(query); {
+	case err != nil:
+		return nil, err
+	case len(labels) > 0:
+		demands = append(demands, func(f facts) bool {
+			return !slices.ContainsFunc(labels, func(l [2]string) bool { have, ok := f.labels[l[0]]; return !ok || have != l[1] })
+		})
+	}
 	if _, ok := c.kind.New().(tagged); ok {
 		if tags := tagFilter(query["tag"]); len(tags) > 0 {
 			demands = append(demands, func(f facts) bool { return slices.ContainsFunc(f.tags, tags.match) })
@@ -55,6 +70,53 @@ func (c collection) filter(query url.Values, pattern string) (func(facts) bool, 
 	return func(f facts) bool {
 		return !slices.ContainsFunc(demands, func(met func(facts) bool) bool { return !met(f) })
 	}, nil
+}
+
+// The parts around the key of a label in the name of a parameter, and how all such names begin.
+const (
+	filterPrefix = "filter["
+	labelPrefix  = filterPrefix + "labels."
+	labelSuffix  = "]"
+)
+
+// labelFilter reads the keys and values of labels that a query demands. A filter that does not exist is
+// refused: a list that is not filtered would be taken for the filtered one.
+func (c collection) labelFilter(query url.Values) (out [][2]string, err error) {
+	var wrong []fault.Violation
+	_, has := c.kind.New().(labelled)
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if name != "filter" && !strings.HasPrefix(name, filterPrefix) {
+			continue
+		}
+		key, ok := strings.CutPrefix(name, labelPrefix)
+		if ok {
+			key, ok = strings.CutSuffix(key, labelSuffix)
+		}
+		if !ok || !has || !model.ValidLabelKey(key) {
+			message := "must be filter[labels.KEY]=VALUE: there is no other filter of this form. Beside it there are " + strings.Join(c.filters(), ", ")
+			if !has {
+				message = "does not exist for this list, whose resources have no labels. There are " + strings.Join(c.filters(), ", ")
+			}
+			wrong = append(wrong, fault.Violation{Path: name, Message: message})
+			continue
+		}
+		for _, value := range query[name] {
+			out = append(out, [2]string{key, value})
+		}
+	}
+	return out, failed(opList, fault.Violated(wrong))
+}
+
+// filters lists the other parameters by which the list can be filtered.
+func (c collection) filters() []string {
+	list := []string{"name"}
+	if _, ok := c.kind.New().(tagged); ok {
+		list = append(list, "tag")
+	}
+	if c.kind == mesh.Dataplanes {
+		list = append(list, "gateway")
+	}
+	return list
 }
 
 // both returns a function for two demands, of which each may be nil, which demands nothing.

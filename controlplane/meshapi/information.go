@@ -99,7 +99,7 @@ func (a *API) policies() any {
 			continue
 		}
 		list = append(list, policy{
-			Name: d.Type, ReadOnly: collection{a, k}.closed() != "", Path: k.Path, DisplayName: d.Plural, Singular: d.Singular, Plural: d.Plural,
+			Name: d.Type, ReadOnly: a.Writes.closed(k) != "", Path: k.Path, DisplayName: d.Plural, Singular: d.Singular, Plural: d.Plural,
 			TargetRef: wrapped(k), Inbound: d.Inbound, Outbound: d.Outbound,
 		})
 	}
@@ -135,13 +135,13 @@ func (a *API) resources() any {
 		if d == nil {
 			continue
 		}
-		c, scope := collection{a, k}, "Global"
+		scope := "Global"
 		if k.Scoping == model.Mesh {
 			scope = "Mesh"
 		}
 		r := listedKind{
 			Federated: d.Written != model.ByZones && k.Name != mesh.Zones.Name, Name: d.Type, Path: k.Path, Plural: d.Plural,
-			ReadOnly: c.closed() != "", Scope: scope, Singular: d.Singular,
+			ReadOnly: a.Writes.closed(k) != "", Scope: scope, Singular: d.Singular,
 		}
 		if d.Policy {
 			r.Policy = &policyRefs{From: wrapped(k) && d.Inbound, To: wrapped(k) && d.Outbound, TargetRef: wrapped(k)}

@@ -105,8 +105,8 @@ func (a *API) keys() []httpkit.Endpoint {
 		route(http.MethodGet, "/keys", "List every key, without anything secret", a.listKeys, shows(schemaKeys)),
 		route(http.MethodPost, "/keys/{kind}/rotate", "Begin the rotation of a key", a.rotateKey, httpkit.Contract{
 			Body: schemaRotation, Answers: map[int]string{http.StatusOK: schemaMessage},
-		}, http.StatusNotFound, http.StatusConflict),
-		route(http.MethodDelete, "/keys/{kind}/{name}", "Delete a key that signed tokens", a.deleteKey, shows("", paramForce), http.StatusNotFound, http.StatusConflict),
+		}, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
+		route(http.MethodDelete, "/keys/{kind}/{name}", "Delete a key that signed tokens", a.deleteKey, shows("", paramForce), http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
 	}
 }
 
@@ -122,7 +122,9 @@ func (a *API) listKeys(w http.ResponseWriter, r *http.Request) {
 	}{len(keys), keys})
 }
 
-// rotateKey accepts an empty body.
+// rotateKey accepts an empty body. Keys that are documents are rotated where these can be written. They
+// are withdrawn everywhere: tokens are issued everywhere, and a stolen key has to be ended where its
+// tokens count.
 func (a *API) rotateKey(w http.ResponseWriter, r *http.Request) {
 	raw, err := body(w, r)
 	if err != nil {
@@ -136,7 +138,13 @@ func (a *API) rotateKey(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	said, err := a.Keys.Rotate(r.Context(), r.PathValue("kind"), in)
+	kind, said := r.PathValue("kind"), ""
+	if !in.Compromised {
+		err = a.Writes.check(heldBy(kind))
+	}
+	if err == nil {
+		said, err = a.Keys.Rotate(r.Context(), kind, in)
+	}
 	if err != nil {
 		fail(w, r, opKey, err)
 		return
@@ -145,9 +153,13 @@ func (a *API) rotateKey(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) deleteKey(w http.ResponseWriter, r *http.Request) {
+	kind := r.PathValue("kind")
 	force, err := forced(r)
 	if err == nil {
-		err = a.Keys.Delete(r.Context(), r.PathValue("kind"), r.PathValue(pathName), force)
+		err = a.Writes.check(heldBy(kind))
+	}
+	if err == nil {
+		err = a.Keys.Delete(r.Context(), kind, r.PathValue(pathName), force)
 	}
 	if err != nil {
 		fail(w, r, opKey, err)

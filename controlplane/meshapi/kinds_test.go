@@ -88,10 +88,13 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func offeredAPI(t testing.TB) *api {
+func offeredAPI(t testing.TB, change ...func(*Options)) *api {
 	c := &clock{now: start}
 	a := newAPI(t, func(o *Options) {
 		o.Kinds, o.Policies = offered(), nil
+		for _, f := range change {
+			f(o)
+		}
 		o.Writer = admit.New(o.Store, &admittest.Revoker{}, o.Kinds, c.read).As(model.System("test"))
 	})
 	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)

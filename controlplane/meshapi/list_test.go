@@ -190,7 +190,6 @@ func TestFilters(t *testing.T) {
 		"gateway=Delegated":                        "delegated",
 		"gateway=":                                 all,
 		"gateway=true&name=b&tag=version:*":        "builtin",
-		"filter[name]=web":                         all,
 	} {
 		for _, path := range []string{"/dataplanes", "/meshes/m/dataplanes", "/dataplanes/_overview", "/meshes/m/dataplanes+insights"} {
 			var names []string

@@ -34,7 +34,9 @@ func (c collection) findListed(r *http.Request, query url.Values, visible func(s
 	search := census.Search{Meshes: scopes, Part: win.part, Known: known, Skip: win.offset, Limit: win.size}
 	if wanted != nil {
 		// Nobody waits for the list any more if the request is over.
-		search.Accepts = func(t *census.Traits) bool { return r.Context().Err() == nil && wanted(facts{t.Tags, t.Gateway}) }
+		search.Accepts = func(t *census.Traits) bool {
+			return r.Context().Err() == nil && wanted(facts{t.Tags, t.Gateway, t.Labels})
+		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), directoryPatience)
 	defer cancel()

@@ -28,13 +28,18 @@ func mixed(i int) *mesh.Dataplane {
 			n.Inbound = append(n.Inbound, mesh.Inbound{Port: uint32(80 + port), Tags: mesh.Tags{mesh.TagService: fmt.Sprint("s", (i+port)%5), "version": fmt.Sprint("v", i%2)}})
 		}
 	}
-	return &mesh.Dataplane{Networking: n}
+	d := &mesh.Dataplane{Networking: n}
+	if i%5 > 0 {
+		d.Labels = map[string]string{"team": fmt.Sprint("t", i%5), "mesh.io/env": "test"}
+	}
+	return d
 }
 
 // queriesOfLists are filters in all their forms, and pages of what they find.
 var queriesOfLists = []string{
 	"tag=mesh.io/service:s3", "tag=mesh.io/service:*", "tag=version:v1&tag=mesh.io/service:s2", "tag=nobody:has", "tag=malformed", "gateway=true", "gateway=false", "gateway=builtin",
 	"gateway=delegated&tag=version:v2", "gateway=wrong", "name=1&gateway=true", "tag=mesh.io/service:s&size=3&offset=4", "gateway=false&offset=1000", "gateway=true&offset=-1", "tag=mesh.io/service:s1&size=2000", "",
+	"filter[labels.team]=t3", "filter[labels.team]=t3&filter[labels.mesh.io/env]=test&size=2&offset=1", "filter[labels.team]=t", "filter[labels.team]=", "filter%5Blabels.team%5D=t1&gateway=true", "filter[name]=web",
 }
 
 // TestFilteredListsOfTheDirectory: a list that the directory filters is that which reads everything

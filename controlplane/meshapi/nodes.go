@@ -35,7 +35,7 @@ func (a *API) nodeEndpoints() []httpkit.Endpoint {
 		node(http.MethodGet, "/nodes/{"+pathNode+"}", "Read a node", a.readNode, shows(schemaNode), http.StatusNotFound),
 		node(http.MethodDelete, "/nodes/{"+pathNode+"}", "Say that a node is gone for good", a.removeNode, shows("", httpkit.Parameter{
 			Name: "former", Type: "boolean", Summary: "Only former processes of a node that is connected are gone; nothing else of it is removed",
-		}), http.StatusNotFound, http.StatusConflict),
+		}), http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
 	}
 	if a.Dumps != nil {
 		dump := endpoint(http.MethodGet, "/nodes/{"+pathNode+"}/xds", access.ConfigDump, "Dump the configuration of a node", mediaJSON, a.ofNode(a.showDump))
@@ -104,13 +104,17 @@ func (a *API) readNode(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) removeNode(w http.ResponseWriter, r *http.Request) {
+	node := r.PathValue(pathNode)
 	former, err := nodes.Former(r.URL.Query())
+	if err == nil && !former { // its former processes have no document of their own
+		err = a.removable(r.Context(), node)
+	}
 	switch {
 	case err != nil:
 	case former:
-		err = a.Nodes.RemoveFormer(r.PathValue(pathNode))
+		err = a.Nodes.RemoveFormer(node)
 	default:
-		err = a.Nodes.Remove(r.Context(), r.PathValue(pathNode))
+		err = a.Nodes.Remove(r.Context(), node)
 	}
 	if err != nil {
 		fail(w, r, opNodeRemove, err)

@@ -45,6 +45,7 @@ func fill(t testing.TB, s store.Store, n int) {
 				d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1", Inbound: []mesh.Inbound{{
 					Port: 80, Tags: mesh.Tags{mesh.TagService: fmt.Sprint("s", i%10)},
 				}}}}
+				d.Labels = map[string]string{"team": fmt.Sprint("t", i%10)}
 				if _, err := tx.Create(&model.Resource{Kind: mesh.Dataplanes, Scope: m, Name: fmt.Sprintf("web-%06d", i), Spec: d}); err != nil {
 					return err
 				}

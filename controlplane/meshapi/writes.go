@@ -1,23 +1,29 @@
 package meshapi
 
 import (
+	"context"
 	"net/http"
+	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/nodes"
+	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 // The texts of refused writes; a reader learns from them where the resource is written.
 const (
-	textReadOnly = "On zone control plane you can only modify zone resources with 'meshgate apply' or via the HTTP API. " +
+	textReadOnly = "On zone control plane you can only modify zone resources with 'meshgate mesh sync' or via the HTTP API. " +
 		"You can still use 'meshgate' or the HTTP API to modify the rest of the resource on the global control plane.\n"
-	textGlobal = "On global control plane you can not modify dataplane resources with 'meshgate apply' or via the HTTP API. " +
+	textGlobal = "On global control plane you can not modify dataplane resources with 'meshgate mesh sync' or via the HTTP API. " +
 		"You can still use 'meshgate' or the HTTP API to modify them on the zone control plane.\n"
-	textNative = "On Kubernetes you cannot modify resources with 'meshgate apply' or via the HTTP API. " +
+	textNative = "On Kubernetes you cannot modify resources with 'meshgate mesh sync' or via the HTTP API. " +
 		"This control plane does not read them from Kubernetes yet: start it with environment universal to modify them.\n"
 )
 
-// Writes says which documents can be written through the API. Tokens are issued in any case.
+// Writes says which documents can be written through the API. Tokens are issued and ended in any case.
 type Writes struct {
 	// ReadOnly refuses every PUT and DELETE.
 	ReadOnly bool
@@ -36,21 +42,81 @@ func (w *Writes) onlyRead() string {
 	return textReadOnly
 }
 
-// closed returns why the documents of the kind cannot be written here, or nothing. A zone may
-// have policies of its own if they choose proxies by a reference; the others come from above.
-func (c collection) closed() string {
-	w, by := &c.api.Writes, c.kind.Document.Written
-	switch {
-	case c.kind.ReadOnly, w.ReadOnly:
+// closed returns why operators cannot write documents of a kind here, or nothing. A zone may have
+// policies of its own if they choose proxies by a reference; the others come from above.
+//
+// This is the only place that decides it. Whatever writes a document for an operator asks here, also
+// where its path does not name the kind: otherwise a resource that cannot be deleted at its own path
+// is deleted at another one.
+func (w *Writes) closed(k *model.Kind) string {
+	switch by := k.Document.Written; {
+	case k.ReadOnly, w.ReadOnly:
 		return w.onlyRead()
 	case w.Native:
 		return textNative
 	case w.Global && by == model.ByZones:
 		return textGlobal
-	case w.Zone && by == model.ByGlobal && !wrapped(c.kind):
+	case w.Zone && by == model.ByGlobal && !wrapped(k):
 		return textReadOnly
 	}
 	return ""
+}
+
+// check returns closed as an Unsupported fault. Without a kind there is no document, and nothing to
+// refuse.
+func (w *Writes) check(k *model.Kind) error {
+	if k == nil {
+		return nil
+	}
+	if why := w.closed(k); why != "" {
+		return fault.New(fault.Unsupported, "%s", why)
+	}
+	return nil
+}
+
+// heldBy returns the kind of the documents that hold the keys of one of [Rotatable]. It is nil for keys
+// that are no documents: they are this control plane's own.
+func heldBy(keys string) *model.Kind {
+	switch keys {
+	case KeysDataplaneTokens:
+		return mesh.Secrets
+	case KeysUserTokens, KeysZoneTokens, KeysZoneIngressTokens:
+		return mesh.GlobalSecrets
+	}
+	return nil
+}
+
+// documentOf returns the kind, mesh and name of the document that is deleted with a node. The kind is nil
+// for a gateway, which has none.
+func documentOf(n *nodes.Node) (k *model.Kind, scope, name string) {
+	if zoneProxy, name, ok := mesh.ParseZoneNode(n.Name); ok {
+		return mesh.ZoneKind(zoneProxy), "", name
+	}
+	if n.Type != insight.Sidecar {
+		return nil, "", ""
+	}
+	return mesh.Dataplanes, n.Mesh, strings.TrimPrefix(n.Name, mesh.NodeID(n.Mesh, ""))
+}
+
+// removable returns an Unsupported fault for a node with a document that cannot be deleted here.
+func (a *API) removable(ctx context.Context, node string) error {
+	n, err := a.Nodes.Get(node)
+	if err != nil {
+		return err
+	}
+	k, scope, name := documentOf(&n)
+	closed := a.Writes.check(k)
+	if closed == nil {
+		return nil
+	}
+	err = a.Store.View(ctx, func(r store.Reader) error {
+		_, err := r.Get(k, scope, name)
+		return err
+	})
+	if fault.Is(err, fault.NotFound) {
+		return nil // only what is remembered of it goes
+	}
+	return closed
 }
 
 // refuse returns a handler that answers writes of what cannot be written here.

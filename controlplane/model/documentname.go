@@ -46,17 +46,22 @@ func ValidateName(name string, creating bool) []fault.Violation {
 	return []fault.Violation{{Path: "name", Message: message}}
 }
 
+// ValidLabelKey reports whether a label can have a key.
+func ValidLabelKey(key string) bool {
+	prefix, name, qualified := strings.Cut(key, "/")
+	if !qualified {
+		name = key
+	}
+	return labelPart.MatchString(name) && (!qualified || len(prefix) <= maxName && subdomain.MatchString(prefix))
+}
+
 // ValidateLabels returns what is wrong with the labels of a document. scope is its mesh,
 // empty for kinds without one.
 func ValidateLabels(labels map[string]string, scope string) []fault.Violation {
 	var vs []fault.Violation
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		at, v := `labels["`+k+`"]`, labels[k]
-		prefix, name, qualified := strings.Cut(k, "/")
-		if !qualified {
-			name = k
-		}
-		if !labelPart.MatchString(name) || qualified && (len(prefix) > maxName || !subdomain.MatchString(prefix)) {
+		if !ValidLabelKey(k) {
 			vs = append(vs, fault.Violation{Path: at, Message: textLabelKey})
 		}
 		if v != "" && !labelPart.MatchString(v) {

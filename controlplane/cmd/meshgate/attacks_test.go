@@ -8,28 +8,45 @@ import (
 	"testing"
 )
 
-// TestAttacks compares the table of attacks in SECURITY.md with the code: each row names at least one test,
-// and each file that it names has the tests that follow it.
+// holes are the classes of holes against which there has to be a test.
+var holes = []string{
+	"what is shown is not guarded", "what others have is handed out", "failing open", "secrets in public", "a name is read as a pattern", "a pattern is not bounded",
+	"strangers end or fill the process", "a token is good for more than it says", "what a peer says of itself is believed", "a check is forgotten", "this machine is trusted through others",
+	"the wrong algorithm is believed", "a name is read as its beginning", "what is changed is believed", "a check is passed by", "requests to places within",
+}
+
+// TestAttacks compares the table of attacks in SECURITY.md with the code: each row says which hole it is
+// about and names at least one test, each file that it names has the tests that follow it, and each hole
+// has a row.
 func TestAttacks(t *testing.T) {
 	const root = "../../.."
 	text, err := os.ReadFile(filepath.Join(root, "SECURITY.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, found := strings.Cut(string(text), "\n| attack | tests |\n|---|---|\n")
+	_, table, found := strings.Cut(string(text), "\n| hole | attack | tests |\n|---|---|---|\n")
 	if !found {
 		t.Fatal("there is no table of attacks")
 	}
-	rows := 0
+	rows, covered := 0, map[string]bool{}
 	for row := range strings.SplitSeq(table, "\n") {
 		if !strings.HasPrefix(row, "| ") {
 			break
 		}
 		rows++
+		hole, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " | ")
+		if covered[hole] = true; !slices.Contains(holes, hole) {
+			t.Errorf("the hole %q is not known:\n%s", hole, row)
+		}
 		tried(t, root, row)
 	}
 	if rows < 21 {
 		t.Errorf("the table has %d rows", rows)
+	}
+	for _, hole := range holes {
+		if !covered[hole] {
+			t.Errorf("no row is about this hole: %s", hole)
+		}
 	}
 }
 
