@@ -14,7 +14,7 @@ import (
 
 // AccessToken is a personal access token. The token itself is stored nowhere.
 type AccessToken struct {
-	Name string `json:"name" jsonschema:"maxLength=255" jsonschema_extras:"x-unique=true,x-check=name"`
+	Name string `json:"name" jsonschema:"maxLength=255" jsonschema_extras:"x-unique=true,x-check=token-name"`
 	// Role is what the token is good for, in ControlPlanes or, if it lists none, everywhere. They are
 	// scopes; see [ScopeOf].
 	Role          string   `json:"role" jsonschema:"enum=admin,enum=editor,enum=viewer"`
@@ -41,6 +41,15 @@ var AccessTokens = rules.Describe(AccessToken{}, model.Kind{
 	Expires: func(spec any) time.Time { return spec.(*AccessToken).end() },
 	Schema:  &model.Schema{CreatedUnit: time.Millisecond, Updated: true},
 })
+
+// tokenNameText checks the name of a token. With a colon it could be that of a user whom somebody else
+// names, see [model.IsHolder].
+func tokenNameText(v any) string {
+	if strings.Contains(v.(string), ":") {
+		return "must not hold a colon"
+	}
+	return nameText(v)
+}
 
 // end is when the token counts no more; zero for never.
 func (t *AccessToken) end() time.Time {

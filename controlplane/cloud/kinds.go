@@ -20,6 +20,7 @@ var rules = &model.Rules{Checks: map[string]func(any) string{
 	"name":       nameText,
 
 	"control-plane-name": planeNameText,
+	"token-name":         tokenNameText,
 
 	"time": TimeText,
 

@@ -39,9 +39,11 @@ const (
 )
 
 // IsHolder reports whether a user of this name is the holder of a personal access token. Nobody else may
-// have such a name: what it does would be recorded as done by the holder.
+// have such a name: what it does would be recorded as done by the holder. Names of tokens have no colon,
+// so that service accounts of Kubernetes ("system:serviceaccount:NAMESPACE:NAME") are nobody's.
 func IsHolder(user string) bool {
-	return strings.HasPrefix(user, PrefixPerson) || strings.HasPrefix(user, PrefixProgram)
+	program, is := strings.CutPrefix(user, PrefixProgram)
+	return strings.HasPrefix(user, PrefixPerson) || is && !strings.Contains(program, ":")
 }
 
 // Actor is the author of a request. Every write has one.
