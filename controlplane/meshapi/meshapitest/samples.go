@@ -28,7 +28,7 @@ func Samples(t testing.TB, root string, k *model.Kind) (out []map[string]any) {
 			texts = append(texts, s.Text)
 		}
 	} else {
-		raw, err := os.ReadFile(filepath.Join(root, "controlplane", "meshapi", "testdata", "kinds", strings.ToLower(k.Document.Type)+".yaml"))
+		raw, err := os.ReadFile(filepath.Join(root, "controlplane", "meshapi", "testdata", "kinds", strings.ToLower(k.Document.Type)+".yaml")) //nolint:gosec // a test names the directory
 		if err != nil {
 			t.Fatalf("%s has no samples: %v", k.Document.Type, err)
 		}
