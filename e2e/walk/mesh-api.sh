@@ -78,11 +78,8 @@ attached() {
   printf '%s' '.total == 1 and .items[0].kind == "SidecarDataplane" and .items[0].dataplane == {"mesh":"walk","name":"web-1"}
   and (.items[0].attachments | length == 1 and (.[0] | .type == "'"$1"'" and .service == "backend" and (.name | filled)))'
 }
-# whole is what it says of one that holds for all of every proxy with a workload; that of the gateway is named by
-# the gateway.
-whole() {
-  printf '%s' '(.items | map(select(.kind == "SidecarDataplane") | [.dataplane.name, (.attachments | length > 0 and all(.type == "'"$1"'"))])) == [["backend-1",true],["web-1",true]]'
-}
+# whole is what it says of one that holds for proxies as a whole, of which those of gateways have other members.
+whole='(.items | map(select(.kind == "SidecarDataplane") | [.dataplane.name, (.attachments | length > 0 and all(.type == "dataplane"))])) == [["backend-1",true],["web-1",true]]'
 # inbound FIELDS is what it says of one that holds for the inbound of backend-1.
 inbound='.total == 1 and .items[0].dataplane == {"mesh":"walk","name":"backend-1"}
   and (.items[0].attachments | length == 1 and (.[0] | .type == "inbound" and .service == "backend" and (.name | filled)))'
@@ -130,14 +127,14 @@ kind health-checks HealthCheck "$ends,\"conf\":{$checked"',
   "http":{"path":"/health","requestHeadersToAdd":[{"append":false,"header":{"key":"Content-Type","value":"application/json"}},{"header":{"key":"Accept","value":"*/*"}}],
     "expectedStatuses":[200,201],"useHttp1":true}}' '.conf.http.path = "/live"' "$(attached service)"
 kind proxytemplates ProxyTemplate "$all"',"conf":{"imports":["default-proxy"],"resources":[{"name":"spare","version":"v1",
-  "resource":"\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: spare\nconnect_timeout: 5s\ntype: STRICT_DNS\nload_assignment: {cluster_name: spare}\n"}]}' '.conf.resources[0].version = "v2"' "$(whole dataplane)"
+  "resource":"\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: spare\nconnect_timeout: 5s\ntype: STRICT_DNS\nload_assignment: {cluster_name: spare}\n"}]}' '.conf.resources[0].version = "v2"' "$whole"
 kind traffic-permissions TrafficPermission "$ends" '.sources[0].match["mesh.io/service"] = "*"' "$inbound"
 row 200 '' PUT /meshes/walk '{"type":"Mesh","name":"walk","mtls":{"enabledBackend":"ca","backends":[{"name":"ca","type":"builtin"}]},
   "logging":{"backends":[{"name":"files","type":"file","conf":{"path":"/dev/null"}}]},
   "tracing":{"backends":[{"name":"spans","type":"zipkin","conf":{"url":"http://127.0.0.1:9411/api/v2/spans"}}]}}'
 kind traffic-logs TrafficLog "$ends"',"conf":{"backend":"files"}' '.sources[0].match["mesh.io/service"] = "*"' "$(attached service)"
 kind traffic-routes TrafficRoute "$ends"',"conf":{"split":[{"weight":90,"destination":{"mesh.io/service":"backend"}},{"weight":10,"destination":{"mesh.io/service":"web"}}]}' '.conf.split[0].weight = 80' "$(attached outbound)"
-kind traffic-traces TrafficTrace "$all"',"conf":{"backend":"spans"}' '.selectors[0].match["mesh.io/service"] = "web"' "$(whole dataplane)"
+kind traffic-traces TrafficTrace "$all"',"conf":{"backend":"spans"}' '.selectors[0].match["mesh.io/service"] = "web"' "$whole"
 kind fault-injections FaultInjection '"sources":[{"match":{"mesh.io/service":"web","mesh.io/protocol":"http"}}],"destinations":[{"match":{"mesh.io/service":"backend","mesh.io/protocol":"http"}}],
   "conf":{"delay":{"percentage":50.5,"value":"0.050s"},"abort":{"percentage":50,"httpStatus":500},"responseBandwidth":{"percentage":50,"limit":"50 mbps"}}' '.conf.abort.httpStatus = 503' "$inbound"
 kind retries Retry "$ends"',"conf":{"http":{"numRetries":5,"perTryTimeout":"0.200s","backOff":{"baseInterval":"0.020s","maxInterval":"1s"},"retriableStatusCodes":[500,504]},
@@ -242,13 +239,12 @@ table 'Universal mode only'
 # An orchestrator changes the state of the other control plane, so its API serves reads.
 for path in health-checks proxytemplates traffic-permissions traffic-logs traffic-routes traffic-traces fault-injections retries timeouts external-services \
   circuit-breakers rate-limits virtual-outbounds meshgateways meshgatewayroutes dataplanes secrets; do
-  row 200 "$listed" GET "$NATIVE/meshes/default/$path"
-  native+=("/meshes/default/$path/sample")
+  native+=("/meshes/default/$path")
 done
-for path in "${native[@]}" /meshes/sample /zones/sample /global-secrets/sample; do
-  row 405 '.status == 405 and (.detail | filled)' PUT "$NATIVE$path" '{"name":"sample"}'
-  row 405 '.status == 405 and (.detail | filled)' DELETE "$NATIVE$path"
-  row 404 '.status == 404' GET "$NATIVE$path"
+for path in "${native[@]}" /meshes /zones /global-secrets; do
+  row 200 "$listed" GET "$NATIVE$path"
+  row 405 '.status == 405 and (.detail | filled)' PUT "$NATIVE$path/sample" '{"name":"sample"}'
+  row 405 '.status == 405 and (.detail | filled)' DELETE "$NATIVE$path/sample"
 done
 
 table 'Top level'
