@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # Walks through the mesh API with curl, table by table, and says of each row whether it answers
-# as documented. Usage: mesh-api.sh BASE, e.g. http://127.0.0.1:5681.
+# as documented. Usage: mesh-api.sh BASE NATIVE, e.g. http://127.0.0.1:5681 http://127.0.0.1:5781.
 #
 # It expects a control plane in which the mesh walk, with mutual TLS by the backend ca, has the proxies
 # web-1 (with an outbound to backend), backend-1 and door-1 (of the gateway door, with a route to
-# backend), and the zone $ZONE has the ingress in and the egress out, all of them connected. $ROOT and
-# $ROOTKEY are files with the root of a mesh and its key. It deletes what it makes, but for a backend of
-# logs and one of traces in the mesh walk.
+# backend), and the zone $ZONE has the ingress in and the egress out, all of them connected, and the egress
+# gone, which no longer is. $SPARE is a port that is free. $ROOT and $ROOTKEY are files with the root of a
+# mesh and its key. It deletes what it makes, but for a backend of logs and one of traces in the mesh walk.
+#
+# NATIVE is a control plane with environment kubernetes, with the texts $PLANTED in its settings that are
+# secrets.
 set -uo pipefail
-M=$1
+M=$1 NATIVE=$2
 answer=$(mktemp)
 trap 'rm -f "$answer"' EXIT
 rows=0 failed=0
@@ -40,8 +43,8 @@ row() {
   printf '       wanted %s and %s\n       got %s\n' "$want" "${holds:-nothing else}" "$(head -c 1500 "$answer")"
 }
 
-# port PATH MEMBER is the port in a member of a document.
-port() { curl -sS -g --max-time 20 "$M$1" | jq -e "$2" || echo none; }
+# part PATH EXPRESSION is a part of a document.
+part() { curl -sS -g --max-time 20 "$M$1" | jq -ce "$2" || echo none; }
 
 # is DOCUMENT is the condition that an answer is a document, but for its times.
 is() { printf '(del(.creationTime, .modificationTime) == (%s))' "$1"; }
@@ -75,6 +78,8 @@ attached() {
   printf '%s' '.total == 1 and .items[0].kind == "SidecarDataplane" and .items[0].dataplane == {"mesh":"walk","name":"web-1"}
   and (.items[0].attachments | length == 1 and (.[0] | .type == "'"$1"'" and .service == "backend" and (.name | filled)))'
 }
+# whole is what it says of one that holds for proxies as a whole, of which those of gateways have other members.
+whole='(.items | map(select(.kind == "SidecarDataplane") | [.dataplane.name, (.attachments | length > 0 and all(.type == "dataplane"))])) == [["backend-1",true],["web-1",true]]'
 # inbound FIELDS is what it says of one that holds for the inbound of backend-1.
 inbound='.total == 1 and .items[0].dataplane == {"mesh":"walk","name":"backend-1"}
   and (.items[0].attachments | length == 1 and (.[0] | .type == "inbound" and .service == "backend" and (.name | filled)))'
@@ -122,14 +127,14 @@ kind health-checks HealthCheck "$ends,\"conf\":{$checked"',
   "http":{"path":"/health","requestHeadersToAdd":[{"append":false,"header":{"key":"Content-Type","value":"application/json"}},{"header":{"key":"Accept","value":"*/*"}}],
     "expectedStatuses":[200,201],"useHttp1":true}}' '.conf.http.path = "/live"' "$(attached service)"
 kind proxytemplates ProxyTemplate "$all"',"conf":{"imports":["default-proxy"],"resources":[{"name":"spare","version":"v1",
-  "resource":"\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: spare\nconnect_timeout: 5s\ntype: STRICT_DNS\nload_assignment: {cluster_name: spare}\n"}]}' '.conf.resources[0].version = "v2"'
+  "resource":"\"@type\": type.googleapis.com/envoy.config.cluster.v3.Cluster\nname: spare\nconnect_timeout: 5s\ntype: STRICT_DNS\nload_assignment: {cluster_name: spare}\n"}]}' '.conf.resources[0].version = "v2"' "$whole"
 kind traffic-permissions TrafficPermission "$ends" '.sources[0].match["mesh.io/service"] = "*"' "$inbound"
 row 200 '' PUT /meshes/walk '{"type":"Mesh","name":"walk","mtls":{"enabledBackend":"ca","backends":[{"name":"ca","type":"builtin"}]},
   "logging":{"backends":[{"name":"files","type":"file","conf":{"path":"/dev/null"}}]},
   "tracing":{"backends":[{"name":"spans","type":"zipkin","conf":{"url":"http://127.0.0.1:9411/api/v2/spans"}}]}}'
 kind traffic-logs TrafficLog "$ends"',"conf":{"backend":"files"}' '.sources[0].match["mesh.io/service"] = "*"' "$(attached service)"
 kind traffic-routes TrafficRoute "$ends"',"conf":{"split":[{"weight":90,"destination":{"mesh.io/service":"backend"}},{"weight":10,"destination":{"mesh.io/service":"web"}}]}' '.conf.split[0].weight = 80' "$(attached outbound)"
-kind traffic-traces TrafficTrace "$all"',"conf":{"backend":"spans"}' '.selectors[0].match["mesh.io/service"] = "web"'
+kind traffic-traces TrafficTrace "$all"',"conf":{"backend":"spans"}' '.selectors[0].match["mesh.io/service"] = "web"' "$whole"
 kind fault-injections FaultInjection '"sources":[{"match":{"mesh.io/service":"web","mesh.io/protocol":"http"}}],"destinations":[{"match":{"mesh.io/service":"backend","mesh.io/protocol":"http"}}],
   "conf":{"delay":{"percentage":50.5,"value":"0.050s"},"abort":{"percentage":50,"httpStatus":500},"responseBandwidth":{"percentage":50,"limit":"50 mbps"}}' '.conf.abort.httpStatus = 503' "$inbound"
 kind retries Retry "$ends"',"conf":{"http":{"numRetries":5,"perTryTimeout":"0.200s","backOff":{"baseInterval":"0.020s","maxInterval":"1s"},"retriableStatusCodes":[500,504]},
@@ -161,12 +166,13 @@ row 200 '' PUT /zones/east '{"type":"Zone","name":"east","enabled":false}'
 row 200 "$listed and any(.items[]; .name == \"east\" and .enabled == false)" GET /zones
 row 200 '.type == "ZoneOverview" and .name == "east" and .zone.enabled == false' GET /zones+insights/east
 zone='.type == "ZoneOverview" and (.zoneInsight.subscriptions[-1] | ([.config, .id, .globalInstanceId, .connectTime] | all(filled)) and (.status | has("total"))
-  and (.version.meshCp | (.version | filled) and has("gitTag") and has("gitCommit") and has("buildDate")))'
+  and (.version.meshCp | (.version | filled) and has("gitTag") and has("gitCommit") and has("buildDate")) and (has("disconnectTime") | not))'
 row 200 "$zone" GET "/zones+insights/$ZONE"
 row 200 "$listed and any(.items[]; $zone)" GET /zones+insights
 row 200 '' DELETE /zones/east
-ingress='(.networking | (.address | filled) and .port > 0)
-  and any(.availableServices[]; .mesh == "walk" and .instances >= 1 and .tags["mesh.io/service"] == "backend")'
+# An ingress leads to proxies of meshes only, so no service of it is external.
+ingress='.zone == "'"$ZONE"'" and (.networking | (.address | filled) and .port > 0)
+  and any(.availableServices[]; .mesh == "walk" and .instances >= 1 and .tags["mesh.io/service"] == "backend") and all(.availableServices[]; .externalService // false | not)'
 row 200 "$listed and any(.items[]; .name == \"in\" and $ingress)" GET /zone-ingresses
 row 200 ".name == \"in\" and ($ingress) and $times" GET /zone-ingresses/in
 proxy='(.subscriptions[-1] | ([.id, .controlPlaneInstanceId, .connectTime] | all(filled))
@@ -180,6 +186,7 @@ row 200 ".name == \"out\" and .networking.port > 0 and $times" GET /zoneegresses
 overview=".type == \"ZoneEgressOverview\" and .name == \"out\" and .zoneEgress.networking.port > 0 and (.zoneEgressInsight | $proxy)"
 row 200 "$listed and any(.items[]; $overview)" GET /zoneegressoverviews
 row 200 "$overview" GET /zoneegressoverviews/out
+row 200 '.zoneEgressInsight.subscriptions[-1] | .disconnectTime > .connectTime' GET /zoneegressoverviews/gone
 
 table 'Insights'
 insight='.type == "MeshInsight" and .name == "walk" and (.lastSync | filled) and .dataplanes.total == 3
@@ -192,6 +199,25 @@ service='.type == "ServiceInsight" and .mesh == "walk" and .name == "backend" an
 row 200 "($service) and $times" GET /meshes/walk/service-insights/backend
 row 200 "$listed and any(.items[]; $service)" GET /meshes/walk/service-insights
 row 200 "$listed and any(.items[]; $service)" GET /service-insights
+# Another instance of backend has no proxy, and one inbound of web-1 is not ready.
+web=$(part /meshes/walk/dataplanes/web-1 'del(.creationTime, .modificationTime)')
+row 201 '' PUT /meshes/walk/dataplanes/backend-2 '{"type":"Dataplane","mesh":"walk","name":"backend-2","networking":{"address":"127.0.0.9","inbound":[{"port":9300,"tags":{"mesh.io/service":"backend"}}]}}'
+row 200 '' PUT /meshes/walk/dataplanes/web-1 "$(jq -c '.networking.inbound += [{"port":'"$SPARE"',"state":"NotReady","tags":{"mesh.io/service":"web"}}]' <<<"$web")"
+row 201 '' PUT /meshes/walk/external-services/mail '{"type":"ExternalService","mesh":"walk","name":"mail","networking":{"address":"mail.example:443"},"tags":{"mesh.io/service":"mail"}}'
+insight='.type == "MeshInsight" and .dataplanes == {"total":4,"online":2,"offline":1,"partiallyDegraded":1}
+  and .dataplanesByType.standard == {"total":3,"online":1,"offline":1,"partiallyDegraded":1} and .dataplanesByType.gateway == {"total":1,"online":1}
+  and ([.dpVersions.meshDp, .dpVersions.proxy] | all(.unknown == {"total":1,"offline":1} and any(.[]; .partiallyDegraded == 1)))
+  and ([.mTLS.issuedBackends.ca, .mTLS.supportedBackends.ca] | all(.partiallyDegraded == 1)) and .services == {"total":4,"internal":3,"external":1}'
+row 200 "$insight" GET /mesh-insights/walk
+row 200 "$listed and any(.items[]; .name == \"walk\" and ($insight))" GET /mesh-insights
+service='.type == "ServiceInsight" and .name == "backend" and .status == "partially_degraded" and .dataplanes == {"total":2,"online":1,"offline":1}'
+row 200 "$service" GET /meshes/walk/service-insights/backend
+row 200 "$listed and any(.items[]; $service)" GET /meshes/walk/service-insights
+row 200 "$listed and any(.items[]; $service)" GET /service-insights
+row 200 '.availableServices | length > 0 and all(.tags["mesh.io/service"] != "mail")' GET /zone-ingresses/in
+row 200 '' DELETE /meshes/walk/external-services/mail
+row 200 '' DELETE /meshes/walk/dataplanes/backend-2
+row 200 '' PUT /meshes/walk/dataplanes/web-1 "$web"
 row 200 '.type == "GlobalInsights" and (.creationTime | filled) and (.resources | [.GlobalSecret, .Mesh, .Zone, .ZoneIngress] | all(.total | type == "number"))' GET /global-insights
 
 table 'Effective configuration'
@@ -199,6 +225,8 @@ keys='["adminServer","apiServer","bootstrapServer","dataplaneTokenServer","defau
   "monitoringAssignmentServer","reports","runtime","sdsServer","store","xdsServer"]'
 row 200 "($keys - keys) == [] and .environment == \"universal\" and (.store.type | filled)
   and (.apiServer | (.corsAllowedDomains | type == \"array\") and has(\"readOnly\") and (.port // .http.port) > 0)" GET /config
+row 200 '.environment == "kubernetes" and .meshgate.admin.token == "[redacted]" and .meshgate.redis.nodeURL == "[redacted]"' GET "$NATIVE/config"
+for text in $PLANTED; do raw=-Rs row 200 "contains(\"$text\") | not" GET "$NATIVE/config"; done
 
 table 'Conventions'
 row 201 '' PUT /meshes/walk-2/dataplanes/a "{\"type\":\"Dataplane\",\"mesh\":\"walk-2\",\"name\":\"a\",$member}"
@@ -206,6 +234,18 @@ row 405 '' POST /meshes/walk-2/dataplanes/a "{\"type\":\"Dataplane\",\"mesh\":\"
 row 400 '.status == 400 and (.invalid_parameters | length > 0)' PUT /meshes/walk-2/dataplanes/a '{"type":"Dataplane","mesh":"walk-2","name":"b"}'
 row 404 '.status == 404' GET /meshes/none/dataplanes
 row 404 '.status == 404' DELETE /meshes/walk-2/dataplanes/none
+
+table 'Universal mode only'
+# An orchestrator changes the state of the other control plane, so its API serves reads.
+for path in health-checks proxytemplates traffic-permissions traffic-logs traffic-routes traffic-traces fault-injections retries timeouts external-services \
+  circuit-breakers rate-limits virtual-outbounds meshgateways meshgatewayroutes dataplanes secrets; do
+  native+=("/meshes/default/$path")
+done
+for path in "${native[@]}" /meshes /zones /global-secrets; do
+  row 200 "$listed" GET "$NATIVE$path"
+  row 405 '.status == 405 and (.detail | filled)' PUT "$NATIVE$path/sample" '{"name":"sample"}'
+  row 405 '.status == 405 and (.detail | filled)' DELETE "$NATIVE$path/sample"
+done
 
 table 'Top level'
 row 200 '.meshDp | length > 0 and (to_entries | all(.value.proxy | filled))' GET /versions
@@ -225,6 +265,16 @@ row 200 '(.items | length) == 3 and .next == null' GET '/meshes/walk-2/dataplane
 row 400 '.status == 400' GET '/meshes/walk-2/dataplanes?size=1001'
 row 400 '.status == 400' GET '/meshes/walk-2/dataplanes?size=-1'
 row 400 '.status == 400' GET '/meshes/walk-2/dataplanes?offset=nowhere'
+
+# A page has 100 without a size. These writes are no rows: the answers below tell whether they have succeeded.
+for n in {100..200}; do
+  curl -sS -o "$answer" --max-time 20 -X PUT -H 'Content-Type: application/json' "$M/meshes/walk-2/health-checks/t$n" \
+    --data '{"type":"HealthCheck","mesh":"walk-2","name":"t'"$n"'",'"$ends,\"conf\":{$checked}"'}'
+done
+row 200 '(.items | length) == 100 and .items[0].name == "t100" and .items[99].name == "t199" and .total == 101 and (.next | filled)' GET /meshes/walk-2/health-checks
+row 200 '(.items | map(.name)) == ["t200"] and .next == null' GET "$(jq -r .next "$answer")"
+curl -sS -o "$answer" --max-time 20 -X DELETE "$M/meshes/walk-2/health-checks/t[100-200]"
+row 200 '.items == [] and .total == 0 and .next == null' GET /meshes/walk-2/health-checks
 
 table 'Tokens'
 request='{"name":"web-1","mesh":"walk","tags":{"mesh.io/service":["web"]},"validFor":"1h"}'
@@ -246,6 +296,21 @@ row 201 '' PUT /meshes/walk/meshtrafficpermissions/sample '{"type":"MeshTrafficP
 row 200 'any(.items[]; .policyType == "MeshTrafficPermission" and .type == "clientSubset" and (.name | filled) and (.subset | type == "object") and .conf.action == "Allow"
   and .origins == [{"mesh":"walk","name":"sample"}])' GET /meshes/walk/dataplanes/backend-1/rules
 row 200 '' DELETE /meshes/walk/meshtrafficpermissions/sample
+rule='(.name | filled) and (.subset | type == "object") and (.conf | type == "object" and length > 0) and .origins == [{"mesh":"walk","name":"sample"}]'
+row 201 '' PUT /meshes/walk/meshaccesslogs/sample '{"type":"MeshAccessLog","mesh":"walk","name":"sample","spec":{"targetRef":{"kind":"MeshService","name":"web"},
+  "to":[{"targetRef":{"kind":"MeshService","name":"backend"},"default":{"backends":[{"type":"File","file":{"path":"/dev/null"}}]}}]}}'
+row 200 ".total == (.items | length) and any(.items[]; .type == \"destinationSubset\" and .policyType == \"MeshAccessLog\" and .service == \"backend\" and $rule)" GET /meshes/walk/dataplanes/web-1/rules
+row 200 '' DELETE /meshes/walk/meshaccesslogs/sample
+row 201 '' PUT /meshes/walk/meshtraces/sample '{"type":"MeshTrace","mesh":"walk","name":"sample","spec":{"targetRef":{"kind":"Mesh"},
+  "default":{"backends":[{"type":"Zipkin","zipkin":{"url":"http://127.0.0.1:9411/api/v2/spans"}}]}}}'
+row 200 ".total == (.items | length) and any(.items[]; .type == \"singleItem\" and .policyType == \"MeshTrace\" and $rule)" GET /meshes/walk/dataplanes/web-1/rules
+row 200 '' DELETE /meshes/walk/meshtraces/sample
+row 201 '' PUT /meshes/walk/timeouts/sample '{"type":"Timeout","mesh":"walk","name":"sample","sources":[{"match":{"mesh.io/service":"door"}}],"destinations":[{"match":{"mesh.io/service":"backend"}}],
+  "conf":{"connectTimeout":"9s"}}'
+row 200 '.total == 1 and (.items[0] | .kind == "MeshGatewayDataplane" and .dataplane == {"mesh":"walk","name":"door-1"} and .gateway == {"mesh":"walk","name":"door"} and (has("attachments") | not)
+  and (.listeners | length == 1 and (.[0] | .port > 0 and .protocol == "HTTP" and (.hosts[0] | (.hostName | filled) and (.routes[0] | (.route | filled) and .destinations == [{"mesh.io/service":"backend"}])))))' \
+  GET /meshes/walk/timeouts/sample/dataplanes
+row 200 '' DELETE /meshes/walk/timeouts/sample
 # The configuration is that of the proxy which was asked for: of that node, with listeners at its ports. The egress
 # has no listener, because nothing of the mesh goes through it.
 while read -r node xds port; do
@@ -253,8 +318,8 @@ while read -r node xds port; do
   [ -z "$port" ] || listens="any(.configs[].dynamic_listeners[]?; .active_state.listener.address.socket_address == {\"address\":\"127.0.0.1\",\"port_value\":$port})"
   row 200 "all(.configs[]; .[\"@type\"] | filled) and ([.configs[].bootstrap.node.id // empty] == [\"$node\"]) and $listens" GET "$xds"
 done <<END
-walk.web-1 /meshes/walk/dataplanes/web-1/xds $(port /meshes/walk/dataplanes/web-1 .networking.outbound[0].port)
-zone/ingress/in /zoneingresses/in/xds $(port /zone-ingresses/in .networking.port)
+walk.web-1 /meshes/walk/dataplanes/web-1/xds $(part /meshes/walk/dataplanes/web-1 .networking.outbound[0].port)
+zone/ingress/in /zoneingresses/in/xds $(part /zone-ingresses/in .networking.port)
 zone/egress/out /zoneegresses/out/xds
 END
 

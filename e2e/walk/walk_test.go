@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,7 +43,7 @@ func file(name, text string) string {
 // populate makes the mesh and starts the proxies that the walk expects.
 func populate(cp *framework.ControlPlane) {
 	api, mesh := cp.API(), "walk"
-	ports := framework.FreePorts(6)
+	ports := framework.FreePorts(7)
 	dataplane := func(name string, networking map[string]any) {
 		networking["address"] = "127.0.0.1"
 		api.Put("dataplanes", framework.Document{"type": "Dataplane", "mesh": mesh, "name": name, "networking": networking})
@@ -69,22 +71,38 @@ func populate(cp *framework.ControlPlane) {
 		}}},
 	}})
 	ingress := file("in.yaml", fmt.Sprintf(
-		"type: ZoneIngress\nname: in\nnetworking: {address: 127.0.0.1, port: %d, advertisedAddress: 127.0.0.1, advertisedPort: %[1]d}\n", ports[4]))
+		"type: ZoneIngress\nname: in\nzone: "+zone+"\nnetworking: {address: 127.0.0.1, port: %d, advertisedAddress: 127.0.0.1, advertisedPort: %[1]d}\n", ports[4]))
 	egress := file("out.yaml", fmt.Sprintf("type: ZoneEgress\nname: out\nnetworking: {address: 127.0.0.1, port: %d}\n", ports[5]))
+	gone := framework.NewEgress(cp, zone, "gone", file("gone.yaml", fmt.Sprintf("type: ZoneEgress\nname: gone\nnetworking: {address: 127.0.0.1, port: %d}\n", ports[6])))
 	for _, p := range []*framework.Sidecar{
 		framework.NewSidecar(cp, mesh, "web-1", ""),
 		framework.NewSidecar(cp, mesh, "backend-1", ""),
 		framework.NewSidecar(cp, mesh, "door-1", "", "--proxy-type", "gateway"),
 		framework.NewIngress(cp, zone, "in", ingress),
 		framework.NewEgress(cp, zone, "out", egress),
+		gone,
 	} {
 		p.Start().WaitReady()
 	}
 	api.Converged()
-	// How often a subscription was written is left out until it was, which is after ten seconds at most.
-	for _, path := range []string{"/zoneingresses+insights/in", "/zoneegressoverviews/out"} {
-		Eventually(func() string { return api.Mesh(http.MethodGet, path, nil).Body }, patience, 100*time.Millisecond).Should(ContainSubstring(`"generation"`))
+	gone.Kill() // a proxy that is asked to end takes its document with it
+	// How often a subscription was written, and that it ended, is left out until it was, which is after ten seconds at most.
+	for path, written := range map[string]string{
+		"/zoneingresses+insights/in": "generation", "/zoneegressoverviews/out": "generation", "/zoneegressoverviews/gone": "disconnectTime",
+	} {
+		Eventually(func() string { return api.Mesh(http.MethodGet, path, nil).Body }, patience, 100*time.Millisecond).Should(ContainSubstring(strconv.Quote(written)))
 	}
+}
+
+// planted are secrets in the settings of the control plane that native starts.
+var planted = []string{"token-of-the-walk", "password-of-the-walk"}
+
+// native starts a control plane whose meshes an orchestrator writes, and does not wait for it.
+func native() *framework.ControlPlane {
+	settings := file("native.yaml", fmt.Sprintf("environment: kubernetes\nadmin: {token: %s}\nredis: {nodeURL: 'redis://reader:%s@127.0.0.1:1'}\n", planted[0], planted[1]))
+	cp := framework.NewControlPlane("run", "--config", settings)
+	cp.Launch()
+	return cp
 }
 
 // zone is the one that a control plane has without settings.
@@ -92,10 +110,15 @@ const zone = "default"
 
 var _ = Describe("the mesh API", func() {
 	It("answers every row of what is documented", func() {
+		beside := native()
 		cp := framework.NewControlPlane("run").Start()
 		populate(cp)
+		beside.WaitReady()
 		certificate, key := framework.MeshRoot("walk-3")
-		p := framework.Start([]string{"ROOT=" + file("root.pem", certificate), "ROOTKEY=" + file("root.key", key), "ZONE=" + zone}, "bash", filepath.Join(framework.Root(), "e2e", "walk", "mesh-api.sh"), cp.API().MeshURL(""))
+		p := framework.Start([]string{
+			"ROOT=" + file("root.pem", certificate), "ROOTKEY=" + file("root.key", key), "ZONE=" + zone,
+			fmt.Sprintf("SPARE=%d", framework.FreePorts(1)[0]), "PLANTED=" + strings.Join(planted, " "),
+		}, "bash", filepath.Join(framework.Root(), "e2e", "walk", "mesh-api.sh"), cp.API().MeshURL(""), beside.API().MeshURL(""))
 		ended := p.Exit(patience)
 		fmt.Print(p.Output())
 		Expect(ended).To(BeZero(), "a row failed: see above")
