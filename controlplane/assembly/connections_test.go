@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"bufio"
 	"crypto/tls"
 	"crypto/x509/pkix"
 	"errors"
@@ -80,12 +81,12 @@ func TestAuthoritiesAreLookedAtAgain(t *testing.T) {
 const (
 	// flood is more connections than one address may have.
 	flood = 520
-	// waited is less than a header may take. A connection that is closed later may have been so because it said nothing.
-	waited = 4500 * time.Millisecond
+	// waited is less than a connection may rest after an answer. One that is closed later may have been so for that.
+	waited = 50 * time.Second
 )
 
-// flooded opens connections until the first of them is closed for those that came after it. If that takes so long that
-// it may have been closed for its silence, it begins anew.
+// flooded opens connections, each of which gets an answer, until the first of them is closed for those that came after
+// it. If that takes so long that it may have been closed for its rest, it begins anew.
 func flooded(t *testing.T, dial func() (net.Conn, error)) {
 	t.Helper()
 	var conns []net.Conn
@@ -96,13 +97,15 @@ func flooded(t *testing.T, dial func() (net.Conn, error)) {
 		conns = nil
 	}
 	t.Cleanup(end)
-	for range 10 {
+	for range 3 {
 		for began := time.Now(); time.Since(began) < waited; {
 			c, err := dial()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if conns = append(conns, c); len(conns) < flood {
+			conns = append(conns, c)
+			answered(t, c)
+			if len(conns) < flood {
 				continue
 			}
 			_ = conns[0].SetReadDeadline(time.Now().Add(10 * time.Millisecond))
@@ -113,6 +116,27 @@ func flooded(t *testing.T, dial func() (net.Conn, error)) {
 		end()
 	}
 	t.Fatal("the oldest of too many connections is still there")
+}
+
+// answered makes a request on a connection, which rests then.
+func answered(t *testing.T, c net.Conn) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/versions", nil)
+	if err == nil {
+		err = r.Write(c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := http.ReadResponse(bufio.NewReader(c), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, a.Body)
+	_ = a.Body.Close()
+	if a.Close {
+		t.Fatalf("the connection does not go on after %d", a.StatusCode)
+	}
 }
 
 // TestFloodsShutNobodyOut: a client that opens connections to the ports of the APIs loses its
