@@ -148,14 +148,15 @@ func whole(t *testing.T, s *siem) answering {
 	gate.Report(own.Changed)
 	own.Writer = gate.As(model.System("audit"))
 	sign := signer(t)
-	client := outward.New(outward.Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
+	to := outward.Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+	client := outward.New(to)
 	engine := delivery.New(delivery.Options{
 		Store: db, Writer: gate.As(model.System("audit")), Origin: audit.Origin{Vendor: "Example", Host: "cloud.example"}, Signer: sign, Verifying: client, Trusting: client, Log: log, Now: clock.now, Rest: clock.rest,
 		Clock: steady.New(nil), Commits: told, Leases: lease.New(lease.Options{Writer: gate.As(model.System("audit")), Holder: "test", Sole: true}),
 	})
 	api := New(Options{
 		Store: db, Gate: gate, Log: log, Now: clock.now, Vendor: "meshgate", Global: true, Regional: true, Accounts: accounts(db, gate, clock.now), PortalDomain: "portals.example", Signer: sign,
-		Rules: access.New(access.Options{Identified: true, RolesOnly: true}), Refused: own.Refused,
+		Rules: access.New(access.Options{Identified: true, RolesOnly: true}), Refused: own.Refused, Foresee: to.Foresee,
 		Identify: func(r *http.Request) (model.Actor, error) {
 			switch token, _ := httpkit.TokenOf(r); token {
 			case "admin":

@@ -221,7 +221,7 @@ var layers = map[string]string{
 	"controlplane/audit/delivery":  "controlplane/audit controlplane/audit/syslog controlplane/cloud controlplane/fault controlplane/lease controlplane/model controlplane/outward controlplane/steady controlplane/store controlplane/store/notice xds/alarm",
 	"controlplane/audit/trail":     "controlplane/audit controlplane/audit/delivery controlplane/changes controlplane/cloud controlplane/fault controlplane/httpkit controlplane/model controlplane/store xds/alarm",
 	"controlplane/portal":          "controlplane/audit controlplane/audit/delivery controlplane/cloud controlplane/fault controlplane/model controlplane/store",
-	"controlplane/cloudapi":        "controlplane/access controlplane/admit controlplane/audit controlplane/audit/delivery controlplane/cloud controlplane/fault controlplane/gateway controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/openapi controlplane/openapi/entity controlplane/portal controlplane/scopes controlplane/store controlplane/turns",
+	"controlplane/cloudapi":        "controlplane/access controlplane/admit controlplane/audit controlplane/audit/delivery controlplane/cloud controlplane/fault controlplane/gateway controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/openapi controlplane/openapi/entity controlplane/outward controlplane/portal controlplane/scopes controlplane/store controlplane/turns",
 
 	"controlplane/assembly":     "*",
 	"controlplane/demo":         "controlplane/agent controlplane/assembly controlplane/config controlplane/fault controlplane/identity controlplane/mesh",
