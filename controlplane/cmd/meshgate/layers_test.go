@@ -215,6 +215,7 @@ var layers = map[string]string{
 	// The cloud API, and the audit log that leaves through it.
 	"controlplane/outward":         "controlplane/hostname",
 	"controlplane/audit":           "",
+	"controlplane/audit/audittest": "",
 	"controlplane/cloud/cloudtest": "controlplane/audit controlplane/cloud controlplane/store",
 	"controlplane/cloud":           "controlplane/audit controlplane/fault controlplane/gateway controlplane/hostname controlplane/model controlplane/scopes controlplane/store xds/pemtext",
 	"controlplane/audit/syslog":    "controlplane/audit",
