@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -155,6 +156,39 @@ func TestNoReceiverAtOwnPorts(t *testing.T) {
 	}
 	if got := s.sends(url); !strings.Contains(got, `"last_response_code":200`) || arrived.Load() == 0 {
 		t.Errorf("%d requests arrived, the status is %s", arrived.Load(), got)
+	}
+}
+
+// TestInactiveIsCounted: a webhook that turns inactive is counted at the diagnostics port.
+func TestInactiveIsCounted(t *testing.T) {
+	s := newSender(t, "127.0.0.0/8")
+	counted := func() string {
+		t.Helper()
+		a, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", port(s.ports.diagnostics))) //nolint:noctx // a test
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = a.Body.Close() }()
+		text, err := io.ReadAll(a.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(text), "\nmeshgate_audit_webhook_failures_total ")
+		value, _, _ := strings.Cut(after, "\n")
+		return value
+	}
+	if got := counted(); got != "0" {
+		t.Errorf("before: %q", got)
+	}
+	r := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(r.Close)
+	if got := s.sends(r.URL); !strings.Contains(got, `"webhook_status":"inactive"`) || !strings.Contains(got, `"last_response_code":404`) {
+		t.Errorf("the status is %s", got)
+	}
+	for deadline := time.Now().Add(10 * time.Second); counted() != "1"; time.Sleep(time.Millisecond) { // a moment after the status
+		if time.Now().After(deadline) {
+			t.Fatalf("after: %q", counted())
+		}
 	}
 }
 
