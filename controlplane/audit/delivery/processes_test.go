@@ -30,10 +30,15 @@ import (
 const (
 	childPath   = "DELIVERY_TEST_CHILD"
 	childEvents = "DELIVERY_TEST_EVENTS"
+	// childStops, if set, has it stop where it would store what a receiver has taken.
+	childStops = "DELIVERY_TEST_STOPS"
 )
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childPath); path != "" {
+		if os.Getenv(childStops) != "" {
+			stopping(path)
+		}
 		os.Exit(child(path))
 	}
 	goleak.VerifyTestMain(m)
