@@ -30,14 +30,14 @@ import (
 const (
 	childPath   = "DELIVERY_TEST_CHILD"
 	childEvents = "DELIVERY_TEST_EVENTS"
-	// childStops, if set, has it stop where it would store what a receiver has taken.
+	// childStops, if set, has it stop before a commit: one of [stops].
 	childStops = "DELIVERY_TEST_STOPS"
 )
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childPath); path != "" {
-		if os.Getenv(childStops) != "" {
-			stopping(path)
+		if where := os.Getenv(childStops); where != "" {
+			stopping(path, where)
 		}
 		os.Exit(child(path))
 	}
