@@ -83,7 +83,7 @@ func openPlanted(t *testing.T) *plantedWorld {
 	w.ControlPlane = startServing(t, config.Config{
 		Admin:  config.AdminPorts{Token: *settings["admin.token"]},
 		Redis:  config.Redis{URL: "redis://writer:" + *settings["redis.url"] + nobodyThere, NodeURL: "redis://reader:" + *settings["redis.nodeURL"] + nobodyThere},
-		Tokens: config.Tokens{Issuing: true}, Cloud: config.Cloud{Roles: config.CloudGlobal + "," + config.CloudRegional}, Diagnostics: config.Diagnostics{Pprof: true},
+		Tokens: config.Tokens{Issuing: true}, Cloud: config.Cloud{Roles: config.CloudGlobal + "," + config.CloudRegional}, Audit: config.Audit{AllowedNetworks: "127.0.0.1"}, Diagnostics: config.Diagnostics{Pprof: true},
 		Access: config.Access{BootstrapAdminToken: true, Roles: []access.Role{
 			{Role: "viewer", All: true, Users: []string{"viewer"}},
 			{Role: "editor", Meshes: []string{plantedMesh}, Users: []string{"mesh editor"}},
