@@ -35,6 +35,8 @@ import (
 type cloudParts struct {
 	signer *audit.Signer
 	engine *delivery.Engine
+	// foresee returns why nothing would be sent to a URL; see [outward.Options.Foresee].
+	foresee func(string) error
 	// accounts are the developers of portals.
 	accounts *portal.Accounts
 	// trail makes the audit log of the control plane itself.
@@ -75,6 +77,7 @@ func (cp *ControlPlane) openCloud(ctx context.Context) error {
 		return err
 	}
 	o := outward.Options{Allowed: allowed, Own: cp.listens}
+	cp.cloud.foresee = o.Foresee
 	verifying := outward.New(o)
 	o.SkipVerify = true
 	trusting := outward.New(o)
@@ -115,8 +118,15 @@ func (cp *ControlPlane) waiting() (events, inactive float64) {
 
 // listens reports whether this control plane listens at a port of an address of this machine.
 func (cp *ControlPlane) listens(at netip.AddrPort) bool {
-	own := slices.ContainsFunc(cp.ports.all(), func(ln net.Listener) bool { return port(ln) == int(at.Port()) })
-	return own && ofThisMachine(at.Addr())
+	return slices.Contains(cp.ownPorts(), int(at.Port())) && ofThisMachine(at.Addr())
+}
+
+// ownPorts are all ports at which this control plane listens.
+func (cp *ControlPlane) ownPorts() (list []int) {
+	for _, ln := range cp.ports.all() {
+		list = append(list, port(ln))
+	}
+	return append(list, cp.redis.ports()...)
 }
 
 // ofThisMachine reports whether an address is one of this machine. If that cannot be found out, it is.
@@ -150,7 +160,7 @@ func (cp *ControlPlane) cloudOptions(identify func(*http.Request) (model.Actor, 
 		Store: cp.store, Gate: cp.gate, Log: cp.Log, Now: time.Now, Version: version.Program, Vendor: "meshgate", Identify: identify, Rules: cp.cfg.Access.StrictRules(),
 		Global: cp.cfg.Cloud.Serves(config.CloudGlobal), Regional: cp.cfg.Cloud.Serves(config.CloudRegional),
 		Accounts: cp.cloud.accounts, PortalDomain: cp.cfg.Cloud.PortalDomain, Hosts: cp.cfg.CloudHosts(), Trusted: cp.cloud.trusted, Signer: cp.cloud.signer, Planes: cp.planeOptions(),
-		Refused: cp.cloud.trail.Refused,
+		Refused: cp.cloud.trail.Refused, Foresee: cp.cloud.foresee,
 	}
 }
 

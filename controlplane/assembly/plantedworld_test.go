@@ -78,7 +78,7 @@ func openPlanted(t *testing.T) *plantedWorld {
 	w := &plantedWorld{t: t, tokens: map[string]string{}}
 	c := config.Config{
 		Store:  config.Store{Type: "sqlite"},
-		Tokens: config.Tokens{Issuing: true}, Cloud: config.Cloud{Roles: config.CloudGlobal + "," + config.CloudRegional}, Diagnostics: config.Diagnostics{Pprof: true},
+		Tokens: config.Tokens{Issuing: true}, Cloud: config.Cloud{Roles: config.CloudGlobal + "," + config.CloudRegional}, Audit: config.Audit{AllowedNetworks: "127.0.0.1"}, Diagnostics: config.Diagnostics{Pprof: true},
 		Access: config.Access{BootstrapAdminToken: true, Roles: []access.Role{
 			{Role: "viewer", All: true, Users: []string{"viewer"}},
 			{Role: "editor", Meshes: []string{plantedMesh}, Users: []string{"mesh editor"}},

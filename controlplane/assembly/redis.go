@@ -132,6 +132,14 @@ func (p *redisParts) forNodes(local bool) *contract.RedisSettings {
 // nobody can check tokens without a control plane.
 func (p *redisParts) outlives() bool { return p.embedded == nil && p.nodeURL != "" }
 
+// ports are those at which this process itself serves tokens to filters.
+func (p *redisParts) ports() []int {
+	if p.embedded == nil {
+		return nil
+	}
+	return []int{p.embedded.Port()}
+}
+
 func (p *redisParts) close() {
 	if p == nil {
 		return

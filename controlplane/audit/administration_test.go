@@ -57,15 +57,15 @@ func FuzzAdministration(f *testing.F) {
 		line := string(origin.CEF(e, s))
 		p := parse(t, line)
 		for key, want := range map[string]string{"principal_id": actor, "resource_name": name, "before": before, "after": after, "success": "true", "resource_kind": "mesh"} {
-			if got := p.extension[key]; got != strings.ToValidUTF8(want, "\uFFFD") {
+			if got := p.Extension[key]; got != strings.ToValidUTF8(want, "\uFFFD") {
 				t.Errorf("%s is %q, want %q", key, got, want)
 			}
 		}
-		if !slices.Equal(p.keys, []string{
+		if !slices.Equal(p.Keys, []string{
 			"rt", "src", "request", "success", "org_id", "principal_id", "api", "action", "resource_kind", "resource_scoping", "resource_scope", "resource_name", "resource_title",
 			"cause", "count", "members", "more", "before", "after", "cut", "trace_id", "event_id", "user_agent", "sig",
 		}) {
-			t.Errorf("the keys are %q", p.keys)
+			t.Errorf("the keys are %q", p.Keys)
 		}
 		cut := strings.LastIndex(line, " sig=")
 		if !verified(t, s.Key(), line[:cut], line[cut+len(" sig="):]) {

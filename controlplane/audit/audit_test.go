@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/meshgate/meshgate/controlplane/audit/audittest"
 )
 
 var origin = Origin{Vendor: "Meshgate", Host: "portal.example"}
@@ -32,60 +34,14 @@ func login() *Event {
 	}
 }
 
-// parsed is a line as an independent reader of the format sees it: after the standard's words, and
-// not after what wrote the line.
-type parsed struct {
-	prefix    string
-	header    []string
-	keys      []string
-	extension map[string]string
-}
-
 // parse reads a line of the format.
-func parse(t *testing.T, line string) parsed {
+func parse(t *testing.T, line string) audittest.CEF {
 	t.Helper()
-	p := parsed{extension: map[string]string{}}
-	start := strings.Index(line, "CEF:")
-	if start < 0 || strings.ContainsAny(line, "\n\r") {
-		t.Fatalf("not one line of the format: %q", line)
+	c, err := audittest.ParseCEF(line)
+	if err != nil {
+		t.Fatal(err)
 	}
-	p.prefix = line[:start]
-	rest := line[start+len("CEF:"):]
-	for len(p.header) < 7 {
-		var field strings.Builder
-		i := 0
-		for ; i < len(rest) && rest[i] != '|'; i++ {
-			if rest[i] == '\\' {
-				i++
-			}
-			field.WriteByte(rest[i])
-		}
-		p.header = append(p.header, field.String())
-		rest = rest[i+1:]
-	}
-	// A key is a word before an equals sign that is not escaped, after a space or at the start.
-	for rest != "" {
-		key, value, ok := strings.Cut(rest, "=")
-		if !ok {
-			t.Fatalf("no key in %q", rest)
-		}
-		end, next := len(value), ""
-		for i := 0; i < len(value); i++ {
-			if value[i] == '\\' {
-				i++
-				continue
-			}
-			if value[i] == '=' {
-				end = strings.LastIndexByte(value[:i], ' ')
-				next = value[end+1:]
-				break
-			}
-		}
-		p.keys = append(p.keys, key)
-		p.extension[key] = strings.NewReplacer(`\\`, `\`, `\=`, `=`, `\n`, "\n", `\r`, "\r").Replace(value[:end])
-		rest = next
-	}
-	return p
+	return c
 }
 
 // verified checks a signature with the published key.
@@ -148,7 +104,7 @@ func TestSeverities(t *testing.T) {
 		e := login()
 		e.Outcome = outcome
 		p := parse(t, string(origin.CEF(e, signer(t))))
-		if got := p.header[6] + " " + p.extension["success"]; got != want {
+		if got := p.Header[6] + " " + p.Extension["success"]; got != want {
 			t.Errorf("%s: %s, want %s", outcome, got, want)
 		}
 	}
@@ -165,7 +121,7 @@ func TestUnknownSources(t *testing.T) {
 		}
 	}
 	e.Source = netip.MustParseAddr("::ffff:192.0.2.1")
-	if got := parse(t, string(origin.CEF(e, signer(t)))).extension["src"]; got != "192.0.2.1" {
+	if got := parse(t, string(origin.CEF(e, signer(t)))).Extension["src"]; got != "192.0.2.1" {
 		t.Errorf("the source is %s", got)
 	}
 }
@@ -184,14 +140,14 @@ func FuzzCEF(f *testing.F) {
 		p := parse(t, line)
 		valid := func(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 		for key, want := range map[string]string{"user_agent": valid(agent), "request": valid(request), "principal_id": valid(principal), "success": "true"} {
-			if got := p.extension[key]; got != want {
+			if got := p.Extension[key]; got != want {
 				t.Errorf("%s is %q, want %q", key, got, want)
 			}
 		}
-		if !slices.Equal(p.keys, []string{"rt", "src", "request", "success", "org_id", "portal_id", "principal_id", "trace_id", "event_id", "user_agent", "sig"}) {
-			t.Errorf("the keys are %q", p.keys)
+		if !slices.Equal(p.Keys, []string{"rt", "src", "request", "success", "org_id", "portal_id", "principal_id", "trace_id", "event_id", "user_agent", "sig"}) {
+			t.Errorf("the keys are %q", p.Keys)
 		}
-		if got, want := p.header[1], strings.NewReplacer("\n", " ", "\r", " ").Replace(valid(vendor)); got != want {
+		if got, want := p.Header[1], strings.NewReplacer("\n", " ", "\r", " ").Replace(valid(vendor)); got != want {
 			t.Errorf("the vendor is %q, want %q", got, want)
 		}
 		if !utf8.ValidString(line) {

@@ -12,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
+	"github.com/meshgate/meshgate/controlplane/outward"
 	"github.com/meshgate/meshgate/controlplane/portal"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
@@ -49,6 +50,9 @@ type Options struct {
 	Trusted []netip.Prefix
 	// Refused, if set, learns of refused calls.
 	Refused func(httpkit.Refusal)
+	// Foresee returns why nothing would be sent to the endpoint of a destination, as far as its text says so; nil
+	// allows public addresses only. See [outward.Options.Foresee].
+	Foresee func(endpoint string) error
 	// Global and Regional are the parts of the API that are served.
 	Global, Regional bool
 	// Planes is what control planes need.
@@ -67,6 +71,9 @@ type API struct {
 
 // New returns the API.
 func New(o Options) *API {
+	if o.Foresee == nil {
+		o.Foresee = new(outward.Options).Foresee
+	}
 	a := &API{Options: o, collections: Collections(), started: o.Now()}
 	a.described = sync.OnceValues(a.describe)
 	return a

@@ -50,6 +50,8 @@ type Collection struct {
 	// Guard, if set, says in the transaction of a change or deletion whether the caller may do it. given
 	// are the members of a change; nil for a deletion.
 	Guard func(a *API, r *http.Request, given map[string]any, reader store.Reader, res *model.Resource) error
+	// Acceptable, if set, refuses what a creation or a change gives although its form is right.
+	Acceptable func(a *API, given map[string]any) error
 	// Removable, if set, refuses a deletion in its transaction, and says what is in the way.
 	Removable func(reader store.Reader, res *model.Resource) error
 	// Sentences are what clients know of some mistakes, in place of the usual title and detail.
@@ -147,6 +149,9 @@ func (s served) write(w http.ResponseWriter, r *http.Request, status int, once m
 	}
 	if err == nil {
 		err = s.foreignMembers(body.Values)
+	}
+	if err == nil && s.Acceptable != nil {
+		err = s.Acceptable(s.api, body.Values)
 	}
 	var out admit.Outcome
 	if err == nil {

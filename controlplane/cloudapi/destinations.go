@@ -7,6 +7,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/cloud"
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -15,7 +16,7 @@ import (
 // auditDestinations is the collection of audit log destinations.
 var auditDestinations = &Collection{
 	Kind: cloud.Destinations, Title: "Audit log destination", Global: true, Created: http.StatusOK, Paging: byCursor, Filters: []string{"name"},
-	Guard: guardDestination, Removable: unusedDestination,
+	Guard: guardDestination, Acceptable: reachableEndpoint, Removable: unusedDestination,
 	Sentences: map[mistaken]sentence{
 		{"authorization", ruleRequired}: blank, {"endpoint", ruleRequired}: blank,
 		{"endpoint", ruleInvalid}: {title: titleBad, detail: "Invalid endpoint"},
@@ -24,6 +25,19 @@ var auditDestinations = &Collection{
 
 // blank is said of a member that is missing or holds nothing but white space.
 var blank = sentence{title: titleBad, detail: "Required field missing", reason: "cannot be blank"}
+
+// reachableEndpoint refuses an endpoint that is written as an address to which nothing is ever sent. It helps whoever
+// writes it, and protects nothing: what a name leads to is judged when it is connected to.
+func reachableEndpoint(a *API, given map[string]any) error {
+	endpoint, ok := given["endpoint"].(string)
+	if !ok {
+		return nil
+	}
+	if err := a.Foresee(endpoint); err != nil {
+		return fault.Violated([]fault.Violation{{Path: "endpoint", Message: err.Error()}})
+	}
+	return nil
+}
 
 // guardDestination leaves the destination of the control plane's own log to administrators: who may
 // change where it leads could switch it off unseen, or read it. Nor do they while its end waits for the receiver

@@ -1,11 +1,13 @@
 package cloudapi
 
 import (
-	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,6 +26,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
 	"github.com/meshgate/meshgate/controlplane/audit"
+	"github.com/meshgate/meshgate/controlplane/audit/audittest"
 	"github.com/meshgate/meshgate/controlplane/audit/delivery"
 	"github.com/meshgate/meshgate/controlplane/audit/trail"
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -42,15 +45,23 @@ import (
 // siem takes events over HTTPS and verifies them with the published key.
 type siem struct {
 	*httptest.Server
+	// format is the one that it reads, and zipped says that bodies have to be compressed.
+	format string
+	zipped bool
+
 	mu    sync.Mutex
 	away  bool
-	lines []map[string]any
+	lines []map[string]any // texts, whatever they are in a line
 	bad   []string
 	key   ed25519.PublicKey
+	// refused are the bodies of requests while it is away, as they came.
+	refused []string
 }
 
-func newSIEM(t *testing.T) *siem {
-	s := &siem{}
+func newSIEM(t *testing.T) *siem { return newSIEMOf(t, cloud.FormatJSON, false) }
+
+func newSIEMOf(t *testing.T, format string, zipped bool) *siem {
+	s := &siem{format: format, zipped: zipped}
 	s.Server = httptest.NewTLSServer(http.HandlerFunc(s.take))
 	t.Cleanup(s.Close)
 	return s
@@ -59,28 +70,80 @@ func newSIEM(t *testing.T) *siem {
 func (s *siem) take(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.away:
+	body, err := io.ReadAll(r.Body)
+	encoding := ""
+	if s.zipped {
+		encoding = "gzip"
+	}
+	if err != nil || r.Method != http.MethodPost || r.Header.Get("Authorization") != "Basic c2VjcmV0" || r.Header.Get("Content-Type") != "text/plain" || r.Header.Get("Content-Encoding") != encoding {
+		s.bad = append(s.bad, fmt.Sprint(err, r.Method, r.Header))
+	}
+	if s.away {
+		s.refused = append(s.refused, string(body))
 		w.WriteHeader(http.StatusInternalServerError)
 		return
-	case r.Method != http.MethodPost || r.Header.Get("Authorization") != "Basic c2VjcmV0" || r.Header.Get("Content-Type") != "text/plain":
-		s.bad = append(s.bad, fmt.Sprint(r.Method, r.Header))
 	}
-	for lines := bufio.NewScanner(r.Body); lines.Scan(); {
-		fields := map[string]any{}
-		d := json.NewDecoder(strings.NewReader(lines.Text()))
-		d.UseNumber()
-		if err := d.Decode(&fields); err != nil {
-			s.bad = append(s.bad, lines.Text())
+	if s.zipped {
+		z, err := gzip.NewReader(bytes.NewReader(body))
+		if err == nil {
+			body, err = io.ReadAll(z)
 		}
-		sig, _ := base64.RawURLEncoding.DecodeString(fmt.Sprint(fields["sig"]))
-		// The signature is over the line without its own member.
-		signed := strings.Replace(lines.Text(), fmt.Sprintf(`"sig":%q,`, fields["sig"]), "", 1)
-		if s.key != nil && !ed25519.Verify(s.key, []byte(signed), sig) {
-			s.bad = append(s.bad, "the signature of "+lines.Text())
+		if err != nil {
+			s.bad = append(s.bad, err.Error())
 		}
-		s.lines = append(s.lines, fields)
 	}
+	if !bytes.HasSuffix(body, []byte("\n")) {
+		s.bad = append(s.bad, "the last line has no end")
+	}
+	for line := range strings.Lines(string(body)) {
+		s.note(strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// note reads an event, and verifies its signature: it is over the line without its own member.
+func (s *siem) note(line string) {
+	read, before, after := fromJSON, `"sig":"`, `",`
+	if s.format == cloud.FormatCEF {
+		read, before, after = fromCEF, " sig=", ""
+	}
+	fields, err := read(line)
+	text := fmt.Sprint(fields["sig"])
+	signed := strings.Replace(line, before+text+after, "", 1)
+	sig, undecoded := base64.RawURLEncoding.DecodeString(text)
+	if err := errors.Join(err, undecoded); err != nil {
+		s.bad = append(s.bad, err.Error()+" in "+line)
+	}
+	if s.key != nil && !ed25519.Verify(s.key, []byte(signed), sig) {
+		s.bad = append(s.bad, "the signature of "+line)
+	}
+	s.lines = append(s.lines, fields)
+}
+
+func fromJSON(line string) (map[string]any, error) {
+	fields := map[string]any{}
+	d := json.NewDecoder(strings.NewReader(line))
+	d.UseNumber()
+	err := d.Decode(&fields)
+	for name, value := range fields {
+		fields[name] = fmt.Sprint(value)
+	}
+	return fields, err
+}
+
+// fromCEF names the fields of the header as those of JSON.
+func fromCEF(line string) (map[string]any, error) {
+	fields := map[string]any{}
+	c, err := audittest.ParseCEF(line)
+	if err != nil {
+		return fields, err
+	}
+	for name, value := range c.Extension {
+		fields[name] = value
+	}
+	for i, name := range []string{"cef_version", "event_vendor", "event_product", "event_version", "event_class_id", "name", "severity"} {
+		fields[name] = c.Header[i]
+	}
+	return fields, nil
 }
 
 func (s *siem) set(away bool) {
@@ -148,14 +211,15 @@ func whole(t *testing.T, s *siem) answering {
 	gate.Report(own.Changed)
 	own.Writer = gate.As(model.System("audit"))
 	sign := signer(t)
-	client := outward.New(outward.Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
+	to := outward.Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+	client := outward.New(to)
 	engine := delivery.New(delivery.Options{
-		Store: db, Writer: gate.As(model.System("audit")), Origin: audit.Origin{Vendor: "Example", Host: "cloud.example"}, Signer: sign, Verifying: client, Trusting: client, Log: log, Now: clock.now, Rest: clock.rest,
+		Store: db, Writer: gate.As(model.System("audit")), Origin: audit.Origin{Vendor: "Example", Host: "cloud.example"}, Signer: sign, Verifying: client, Trusting: client, Gzip: s.zipped, Log: log, Now: clock.now, Rest: clock.rest,
 		Clock: steady.New(nil), Commits: told, Leases: lease.New(lease.Options{Writer: gate.As(model.System("audit")), Holder: "test", Sole: true}),
 	})
 	api := New(Options{
 		Store: db, Gate: gate, Log: log, Now: clock.now, Vendor: "meshgate", Global: true, Regional: true, Accounts: accounts(db, gate, clock.now), PortalDomain: "portals.example", Signer: sign,
-		Rules: access.New(access.Options{Identified: true, RolesOnly: true}), Refused: own.Refused,
+		Rules: access.New(access.Options{Identified: true, RolesOnly: true}), Refused: own.Refused, Foresee: to.Foresee,
 		Identify: func(r *http.Request) (model.Actor, error) {
 			switch token, _ := httpkit.TokenOf(r); token {
 			case "admin":
@@ -255,9 +319,18 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // TestFromLoginToReceiver: a developer logs in, and the receiver gets the signed event; after an outage
 // it gets what happened meanwhile, in order; a replay brings all of it once more.
 func TestFromLoginToReceiver(t *testing.T) {
-	s := newSIEM(t)
+	for _, format := range []string{cloud.FormatJSON, cloud.FormatCEF} {
+		for _, zipped := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, compressed %v", format, zipped), func(t *testing.T) {
+				defer http.DefaultClient.CloseIdleConnections()
+				tellStory(t, newSIEMOf(t, format, zipped))
+			})
+		}
+	}
+}
+
+func tellStory(t *testing.T, s *siem) {
 	c := whole(t, s)
-	defer http.DefaultClient.CloseIdleConnections()
 	must := func(want int, method, path, body string) map[string]any {
 		t.Helper()
 		status, doc := call(t, method, c.URL+path, body)
@@ -268,7 +341,7 @@ func TestFromLoginToReceiver(t *testing.T) {
 	}
 	key := must(200, "GET", "/v2/audit-log-webhook/jwks.json", "")["keys"].([]any)[0].(map[string]any)["x"].(string)
 	s.key, _ = base64.RawURLEncoding.DecodeString(key)
-	id := must(200, "POST", destinations, fmt.Sprintf(`{"name":"siem","endpoint":%q,"authorization":"Basic c2VjcmV0","log_format":"json"}`, s.URL))["id"]
+	id := must(200, "POST", destinations, fmt.Sprintf(`{"name":"siem","endpoint":%q,"authorization":"Basic c2VjcmV0","log_format":%q}`, s.URL, s.format))["id"]
 	portal := must(201, "POST", portalsPath, `{"name":"docs"}`)["id"].(string)
 	at := portalsPath + "/" + portal
 	dev := must(201, "POST", at+"/developers", `{"email":"ada@example.com","full_name":"Ada","password":"correct horse"}`)["id"]
@@ -289,11 +362,11 @@ func TestFromLoginToReceiver(t *testing.T) {
 	arrived("SUCCESS")
 	event := s.lines[0]
 	for member, want := range map[string]any{
-		"cef_version": json.Number("0"), "event_class_id": "AUTHENTICATION_TYPE_BASIC", "event_product": "Dev-Portal", "event_vendor": "Example", "event_version": "1.0", "org_id": "org",
-		"portal_id": portal, "principal_id": dev, "request": site + "/authenticate", "severity": json.Number("0"), "src": "127.0.0.1", "success": true, "user_agent": "Firefox = 1|2",
+		"cef_version": "0", "event_class_id": "AUTHENTICATION_TYPE_BASIC", "event_product": "Dev-Portal", "event_vendor": "Example", "event_version": "1.0", "org_id": "org",
+		"portal_id": portal, "principal_id": dev, "request": site + "/authenticate", "severity": "0", "src": "127.0.0.1", "success": "true", "user_agent": "Firefox = 1|2",
 	} {
 		if event[member] != want {
-			t.Errorf("%s is %v, want %v", member, event[member], want)
+			t.Errorf("%s is %q, want %q", member, event[member], want)
 		}
 	}
 	s.set(true)
@@ -302,6 +375,11 @@ func TestFromLoginToReceiver(t *testing.T) {
 	if doc := must(200, "GET", at+hookPath+"/status", ""); doc["last_response_code"] != 500.0 || doc["webhook_enabled"] != true {
 		t.Errorf("%v", doc)
 	}
+	s.mu.Lock()
+	if n := len(s.refused); n != 5 || len(slices.Compact(slices.Clone(s.refused))) != 1 {
+		t.Errorf("%d requests until then, which are not all the same: %q", n, s.refused)
+	}
+	s.mu.Unlock()
 	login(401, "bob@example.com", "wrong")
 	s.set(false)
 	login(204, "ada@example.com", "correct horse")

@@ -103,7 +103,7 @@ func control(judge func(netip.AddrPort) error) func(network, address string, con
 		if err != nil {
 			return ErrNotAllowed
 		}
-		return judge(netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()))
+		return judge(plain(at))
 	}
 }
 

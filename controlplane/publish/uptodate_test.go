@@ -10,6 +10,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
@@ -72,6 +73,11 @@ func TestVariantThatCannotBePlannedIsItsOwn(t *testing.T) {
 	})
 }
 
+// mistaken is a planner that panics, once: after that there is another one.
+type mistaken struct{ zonePlanner }
+
+func (mistaken) Update(*view.Zone) { panic("a mistake") }
+
 // TestZoneThatCannotBePlannedIsTold: who asks for what a proxy of the zone should have learns at once
 // why the zone cannot be planned.
 func TestZoneThatCannotBePlannedIsTold(t *testing.T) {
@@ -84,13 +90,13 @@ func TestZoneThatCannotBePlannedIsTold(t *testing.T) {
 		defer p.connect(node)()
 		z := p.loop.openedZone()
 		z.mu.Lock()
-		z.planners[mesh.ProxyEgress] = nil // so that planning panics, once
+		z.planners[mesh.ProxyEgress] = mistaken{z.planners[mesh.ProxyEgress]}
 		z.mu.Unlock()
 		p.put(mesh.ZoneIngresses, "", "in", ingress(10002))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		begin := time.Now()
-		if _, err := p.loop.Desired(ctx, node); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "nil pointer") {
+		if _, err := p.loop.Desired(ctx, node); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "a mistake") {
 			t.Errorf("a zone that cannot be planned: %v", err)
 		}
 		if took := time.Since(begin); took > minWindow { // in which writes are gathered

@@ -121,6 +121,8 @@ type world struct {
 	span   time.Duration
 	// natural lets waits take their time.
 	natural bool
+	// connects, if set, is told of each connection before it is made, and refuses it if it returns true.
+	connects func(netip.AddrPort) bool
 	// mute lets the engine that was started last write nothing any more.
 	mute  *atomic.Bool
 	sinks []syslog.Target
@@ -237,7 +239,7 @@ func (w *world) ready() (*Engine, *outward.Client) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	client := outward.New(outward.Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	client := outward.New(outward.Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Own: w.connects})
 	mute, inner := &atomic.Bool{}, w.writer
 	w.mute = mute
 	own := writer(func(ctx context.Context, class model.Class, fn func(store.Tx) error) (store.Commit, error) {

@@ -177,15 +177,20 @@ func TestEventsCostOthersNothing(t *testing.T) {
 // sqlite opens a store in a file.
 func sqlite(t testing.TB, path string, now func() time.Time) store.Store {
 	t.Helper()
-	keys, err := seal.New(make([]byte, seal.RootSize))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := sqlstore.Open(context.Background(), sqlstore.Options{Path: path, Kinds: slices.Concat(cloud.Kinds(), lease.Kinds()), Sealer: keys, Log: slog.New(slog.DiscardHandler), Now: now})
+	s, err := tryStore(path, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// tryStore opens a store that may be another process's.
+func tryStore(path string, now func() time.Time) (store.Store, error) {
+	keys, err := seal.New(make([]byte, seal.RootSize))
+	if err != nil {
+		return nil, err
+	}
+	return sqlstore.Open(context.Background(), sqlstore.Options{Path: path, Kinds: slices.Concat(cloud.Kinds(), lease.Kinds()), Sealer: keys, Log: slog.New(slog.DiscardHandler), Now: now})
 }
 
 // TestOnDisk: an event is synchronised to disk even if the transaction was said to need less, in which

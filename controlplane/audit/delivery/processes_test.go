@@ -30,10 +30,15 @@ import (
 const (
 	childPath   = "DELIVERY_TEST_CHILD"
 	childEvents = "DELIVERY_TEST_EVENTS"
+	// childStops, if set, has it stop before a commit: one of [stops].
+	childStops = "DELIVERY_TEST_STOPS"
 )
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childPath); path != "" {
+		if where := os.Getenv(childStops); where != "" {
+			stopping(path, where)
+		}
 		os.Exit(child(path))
 	}
 	goleak.VerifyTestMain(m)

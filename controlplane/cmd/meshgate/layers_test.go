@@ -171,6 +171,7 @@ var layers = map[string]string{
 	// What answers requests.
 	"controlplane/oauth": "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/revoke controlplane/scopes controlplane/store controlplane/store/recall controlplane/turns filter/contract",
 	// A document of every kind, for tests of whatever takes documents.
+	"controlplane/gatewayapi/tooltest": "controlplane/gatewayapi controlplane/model",
 	"controlplane/meshapi/meshapitest": "controlplane/model xds/policy/policytest",
 	// What both APIs are held against.
 	"controlplane/changes/changestest": "controlplane/httpkit",
@@ -180,7 +181,7 @@ var layers = map[string]string{
 	"controlplane/adminlink":       "controlplane/fault controlplane/health controlplane/httpkit xds/alarm xds/places xds/rejudge",
 	"controlplane/presence":        "controlplane/admit controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/probing",
 	"controlplane/gatewayapi":      "controlplane/access controlplane/admit controlplane/changes controlplane/dryrun controlplane/fault controlplane/gateway controlplane/health controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/oauth controlplane/openapi controlplane/openapi/entity controlplane/revoke controlplane/store controlplane/turns inspect/explain",
-	"controlplane/meshapi":         "controlplane/access controlplane/admit controlplane/census controlplane/changes controlplane/dryrun controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
+	"controlplane/meshapi":         "controlplane/access controlplane/admit controlplane/census controlplane/changes controlplane/dryrun controlplane/fault controlplane/health controlplane/httpkit controlplane/identity controlplane/insight controlplane/mesh controlplane/model controlplane/nodes controlplane/openapi controlplane/store controlplane/turns controlplane/yamldoc inspect/explain",
 	"controlplane/declarative":     "controlplane/admit controlplane/fault controlplane/gateway controlplane/model controlplane/store controlplane/yamldoc",
 
 	// The authorization service is the filter in a process of meshgate.
@@ -215,13 +216,14 @@ var layers = map[string]string{
 	// The cloud API, and the audit log that leaves through it.
 	"controlplane/outward":         "controlplane/hostname",
 	"controlplane/audit":           "",
+	"controlplane/audit/audittest": "",
 	"controlplane/cloud/cloudtest": "controlplane/audit controlplane/cloud controlplane/store",
 	"controlplane/cloud":           "controlplane/audit controlplane/fault controlplane/gateway controlplane/hostname controlplane/model controlplane/scopes controlplane/store xds/pemtext",
 	"controlplane/audit/syslog":    "controlplane/audit",
 	"controlplane/audit/delivery":  "controlplane/audit controlplane/audit/syslog controlplane/cloud controlplane/fault controlplane/lease controlplane/model controlplane/outward controlplane/steady controlplane/store controlplane/store/notice xds/alarm",
 	"controlplane/audit/trail":     "controlplane/audit controlplane/audit/delivery controlplane/changes controlplane/cloud controlplane/fault controlplane/httpkit controlplane/model controlplane/store xds/alarm",
 	"controlplane/portal":          "controlplane/audit controlplane/audit/delivery controlplane/cloud controlplane/fault controlplane/model controlplane/store",
-	"controlplane/cloudapi":        "controlplane/access controlplane/admit controlplane/audit controlplane/audit/delivery controlplane/cloud controlplane/fault controlplane/gateway controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/openapi controlplane/openapi/entity controlplane/portal controlplane/scopes controlplane/store controlplane/turns",
+	"controlplane/cloudapi":        "controlplane/access controlplane/admit controlplane/audit controlplane/audit/delivery controlplane/cloud controlplane/fault controlplane/gateway controlplane/httpkit controlplane/insight controlplane/model controlplane/nodes controlplane/openapi controlplane/openapi/entity controlplane/outward controlplane/portal controlplane/scopes controlplane/store controlplane/turns",
 
 	"controlplane/assembly":     "*",
 	"controlplane/demo":         "controlplane/agent controlplane/assembly controlplane/config controlplane/fault controlplane/identity controlplane/mesh",
@@ -240,11 +242,13 @@ var layers = map[string]string{
 	"e2e/cloud":         "e2e/framework",
 	"e2e/gateway":       "e2e/framework controlplane/telemetry/telemetrytest",
 	"e2e/groups":        "e2e/framework",
+	"e2e/oidc":          "e2e/framework",
+	"e2e/oidc/issuer":   "",
 	"e2e/guides":        "e2e/framework",
 	"e2e/walk":          "e2e/framework",
 	"e2e/oauth":         "e2e/framework controlplane/oauth/oauthtest",
 	"e2e/admin":         "e2e/framework",
-	"e2e/faults":        "e2e/framework",
+	"e2e/faults":        "e2e/framework filter/contract",
 	"e2e/chaos":         "e2e/framework",
 	"e2e/redises":       "e2e/framework",
 	"e2e/keys":          "e2e/framework",

@@ -130,6 +130,9 @@ func unstarted(o Options) *Server {
 // Address returns host:port.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
+// Port returns the port.
+func (s *Server) Port() int { return s.listener.Addr().(*net.TCPAddr).Port }
+
 // URL returns the URL for the control plane. It contains the password that can write, so it
 // must not be given to others.
 func (s *Server) URL() string { return "redis://:" + s.writer + "@" + s.Address() + "/0" }
