@@ -111,6 +111,16 @@ func (l *Load) Total() int {
 	return l.total
 }
 
+// Failed is how many requests have not been answered with a 200, or with a wrong one.
+func (l *Load) Failed() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, times := range l.results {
+		n += times
+	}
+	return n
+}
+
 // Stop ends the traffic and returns every outcome that was not a 200, or a wrong one.
 func (l *Load) Stop() (total int, failures []string) {
 	l.halt()

@@ -125,41 +125,47 @@ func misdirected(port int, name, host string, version int) []int {
 	return []int{resp.ProtoMajor, resp.StatusCode}
 }
 
+// pathPrefix is a match of a MeshGatewayRoute.
+func pathPrefix(p string) map[string]any {
+	return map[string]any{"path": map[string]any{"match": "PREFIX", "value": p}}
+}
+
+// backendOf is a backend of a MeshGatewayRoute: a service, perhaps with more tags.
+func backendOf(name string, more ...string) map[string]any {
+	d := tags{service: name}
+	for i := 0; i < len(more); i += 2 {
+		d[more[i]] = more[i+1]
+	}
+	return share(1, d)
+}
+
+// gatewayRule is a rule of a MeshGatewayRoute with one match.
+func gatewayRule(match any, filters []any, backends ...any) map[string]any {
+	r := map[string]any{"matches": []any{match}}
+	if filters != nil {
+		r["filters"] = filters
+	}
+	if len(backends) > 0 {
+		r["backends"] = backends
+	}
+	return r
+}
+
 var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 	var (
-		w                              *world
-		plain, secure, tcp, passing    int
-		gateway                        *framework.Sidecar
-		backend, ledger, bank, other   *member
-		http1, foo, bar                entry
-		matches, filters, destinations = "matches", "filters", "backends"
+		w                            *world
+		plain, secure, tcp, passing  int
+		gateway                      *framework.Sidecar
+		backend, ledger, bank, other *member
+		http1, foo, bar              entry
 	)
 	selectors := []any{map[string]any{"match": tags{service: "edge"}}}
-	prefix := func(p string) map[string]any {
-		return map[string]any{"path": map[string]any{"match": "PREFIX", "value": p}}
-	}
-	to := func(name string, more ...string) map[string]any {
-		d := tags{service: name}
-		for i := 0; i < len(more); i += 2 {
-			d[more[i]] = more[i+1]
-		}
-		return map[string]any{"weight": 1, "destination": d}
-	}
+	prefix, to, rule := pathPrefix, backendOf, gatewayRule
 	route := func(name string, hostnames []any, rules ...any) {
 		w.Put("meshgatewayroutes", framework.Document{
 			"type": "MeshGatewayRoute", "mesh": shop, "name": name, "selectors": selectors,
 			"conf": map[string]any{"http": map[string]any{"hostnames": hostnames, "rules": rules}},
 		})
-	}
-	rule := func(match any, filter []any, backends ...any) map[string]any {
-		r := map[string]any{matches: []any{match}}
-		if filter != nil {
-			r[filters] = filter
-		}
-		if len(backends) > 0 {
-			r[destinations] = backends
-		}
-		return r
 	}
 	secret := func(name string, data []byte) {
 		w.Put("secrets", framework.Document{"type": "Secret", "mesh": shop, "name": name, "data": data})
@@ -202,7 +208,7 @@ var _ = Describe("gateways of a mesh", Ordered, ContinueOnFailure, func() {
 		}}}, to("ledger")))
 		w.Put("meshgatewayroutes", framework.Document{
 			"type": "MeshGatewayRoute", "mesh": shop, "name": "connections", "selectors": selectors,
-			"conf": map[string]any{"tcp": map[string]any{"rules": []any{map[string]any{destinations: []any{to("bank")}}}}},
+			"conf": map[string]any{"tcp": map[string]any{"rules": []any{map[string]any{"backends": []any{to("bank")}}}}},
 		})
 		w.Put("dataplanes", framework.Document{"type": "Dataplane", "mesh": shop, "name": "edge-1", "networking": map[string]any{
 			"address": "127.0.0.1", "gateway": map[string]any{"type": "BUILTIN", "tags": tags{service: "edge"}},

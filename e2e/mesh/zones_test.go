@@ -270,6 +270,59 @@ networking:
 		east.learns(west, "west-in")
 	})
 
+	It("a service without any instance fails requests, only then, and is called again without a restart", func() {
+		caller := east.start("web-2", tags{service: "web", "mesh.io/zone": "east"}, "shy")
+		east.ready(caller)
+		// known has both zones know the instances of the service.
+		known := func(want OmegaMatcher) {
+			GinkgoHelper()
+			west.Converged()
+			Eventually(func() []string { return west.available("west-in") }, patience).Should(want)
+			east.learns(west, "west-in")
+			east.Converged()
+		}
+		there := ContainElement("shop shy  1")
+		come := func(name string) *member {
+			GinkgoHelper()
+			m := west.start(name, tags{service: "shy"})
+			west.ready(m)
+			known(there)
+			return m
+		}
+		gone := func(m *member) {
+			GinkgoHelper()
+			west.Delete(shop, "dataplanes", m.Name)
+			known(Not(there))
+			Eventually(func() int { return called(caller.to("shy")) }, patience, 10*time.Millisecond).ShouldNot(Equal(200))
+			m.Stop()
+		}
+		instance := come("shy-1")
+		answers(caller.to("shy"), 200)
+		load := framework.StartTraffic(caller.to("shy"), http.Header{}, 4)
+		for i := range 3 {
+			load.Served(200)
+			failed := load.Failed()
+			load.Served(200)
+			Expect(load.Failed()).To(Equal(failed), "failures while there is an instance")
+			gone(instance)
+			Eventually(load.Failed, patience, 10*time.Millisecond).Should(BeNumerically(">", failed))
+			instance = come(fmt.Sprintf("shy-%d", i+2))
+			Eventually(func() int { // what was on its way may still fail
+				before := load.Failed()
+				load.Served(100)
+				return load.Failed() - before
+			}, patience, 10*time.Millisecond).Should(BeZero())
+		}
+		failed := load.Failed()
+		load.Served(200)
+		Expect(load.Failed()).To(Equal(failed), "failures while there is an instance")
+		total, failures := load.Stop()
+		AddReportEntry("requests, with the failures while there was nobody", fmt.Sprint(total, failures), ReportEntryVisibilityFailureOrVerbose)
+		gone(instance)
+		east.Delete(shop, "dataplanes", "web-2")
+		caller.Stop()
+	})
+
 	It("other server names, and none, are refused", func() {
 		Expect(greeted(port, "ledger-bank{mesh=shop}")).NotTo(Succeed())
 		Expect(greeted(port, "ledger-plain{mesh=plain}")).NotTo(Succeed())

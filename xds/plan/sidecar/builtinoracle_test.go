@@ -2,33 +2,115 @@ package sidecar_test
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"testing"
 
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"pgregory.net/rapid"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
-	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/e2e/few"
-	"github.com/meshgate/meshgate/xds/policy/all"
 )
 
-// request is one at a gateway; header says whether it has X: 1.
+// request is one at a gateway.
 type request struct {
-	host, path, method string
-	header             bool
+	host, path, query, method string
+	headers                   map[string]string
 }
 
-// doorMatch is one match of a random route, in plain terms.
-type doorMatch struct {
-	route, hosts       int // the route, and which of its host names
-	kind, path, method string
-	header             bool
+// door is a gateway with its routes, as documents say it. Route i has the name r<i>.
+type door struct {
+	listeners []mesh.GatewayListener
+	routes    []*mesh.MeshGatewayRoute
+}
+
+// part is a tag of listeners, by which some routes select some of them.
+const part = "part"
+
+// drawDoor draws a gateway on a port. Its world is small, so that requests meet many of its matches.
+func drawDoor(rt *rapid.T, port uint32) *door {
+	parts := rapid.SampledFrom([]string{"", "", "", "", "one", "two"})
+	tagged := func(tags mesh.Tags, label string) mesh.Tags {
+		if p := parts.Draw(rt, label); p != "" {
+			tags[part] = p
+		}
+		return tags
+	}
+	d := &door{}
+	hosts := []string{"*", "*.example", "a.example", "*.a.example"}
+	for _, host := range rapid.SliceOfNDistinct(rapid.SampledFrom(hosts), 1, 4, rapid.ID[string]).Draw(rt, "listeners") {
+		d.listeners = append(d.listeners, mesh.GatewayListener{Port: port, Protocol: mesh.ListenerHTTP, Hostname: host, Tags: tagged(mesh.Tags{}, "listener")})
+	}
+	names := rapid.SampledFrom([][]string{nil, nil, {"a.example"}, {"*.example"}, {"*.a.example", "b.example"}, {"*", "elsewhere.test"}, {"x.a.example", "a.example"}})
+	for i := range rapid.IntRange(2, 6).Draw(rt, "routes") {
+		h := &mesh.HTTPGatewayRoute{Hostnames: names.Draw(rt, "hostnames")}
+		for j := range rapid.IntRange(1, 3).Draw(rt, "rules") {
+			rule := mesh.HTTPGatewayRule{Filters: []mesh.GatewayFilter{{Redirect: &mesh.GatewayRedirect{Hostname: ruleHost(i, j), StatusCode: 302}}}}
+			for range rapid.IntRange(1, 3).Draw(rt, "matches") {
+				rule.Matches = append(rule.Matches, drawMatch(rt))
+			}
+			h.Rules = append(h.Rules, rule)
+		}
+		d.routes = append(d.routes, &mesh.MeshGatewayRoute{
+			Selectors: []mesh.Selector{{Match: tagged(mesh.Tags{mesh.TagService: "edge"}, "selector")}}, Conf: &mesh.MeshGatewayRouteConf{HTTP: h},
+		})
+	}
+	return d
+}
+
+// ruleHost is where a rule of a route redirects to.
+func ruleHost(route, rule int) string { return fmt.Sprintf("r%d-%d.test", route, rule) }
+
+func drawMatch(rt *rapid.T) (m mesh.GatewayMatch) {
+	paths := []string{"/", "/a", "/a/", "/a/b", "/ab", "/a/b/c"}
+	texts := []string{"1", "2", "12"}
+	expressions := []string{"1", "1.*", "2|1", ".*"}
+	switch kind := rapid.SampledFrom([]string{"", "", mesh.MatchExact, mesh.MatchPrefix, mesh.MatchRegex}).Draw(rt, "path"); kind {
+	case "":
+	case mesh.MatchRegex:
+		m.Path = &mesh.GatewayPathMatch{Match: kind, Value: rapid.SampledFrom([]string{"/a[ab/]*", "/a/(b|c)", "/.*c", "/a|/ab", "/[^/]*"}).Draw(rt, "expression")}
+	default:
+		m.Path = &mesh.GatewayPathMatch{Match: kind, Value: rapid.SampledFrom(paths).Draw(rt, "value")}
+	}
+	m.Method = rapid.SampledFrom([]string{"", "", "", "GET", "POST", "DELETE"}).Draw(rt, "method")
+	for range rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "headers") {
+		h := mesh.GatewayHeaderMatch{Name: rapid.SampledFrom([]string{"x", "Y"}).Draw(rt, "header")}
+		h.Match = rapid.SampledFrom([]string{mesh.MatchExact, mesh.MatchRegex, mesh.MatchAbsent, mesh.MatchPresent}).Draw(rt, "kind")
+		switch h.Match {
+		case mesh.MatchExact:
+			h.Value = rapid.SampledFrom(texts).Draw(rt, "value")
+		case mesh.MatchRegex:
+			h.Value = rapid.SampledFrom(expressions).Draw(rt, "expression")
+		}
+		m.Headers = append(m.Headers, h)
+	}
+	for range rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "parameters") {
+		q := mesh.GatewayQueryMatch{Name: rapid.SampledFrom([]string{"p", "q"}).Draw(rt, "parameter"), Match: mesh.MatchExact, Value: rapid.SampledFrom(texts).Draw(rt, "value")}
+		if rapid.Bool().Draw(rt, "regex") {
+			q.Match, q.Value = mesh.MatchRegex, rapid.SampledFrom(expressions).Draw(rt, "expression")
+		}
+		m.QueryParameters = append(m.QueryParameters, q)
+	}
+	if m.Path == nil && m.Method == "" && m.Headers == nil && m.QueryParameters == nil {
+		m.Method = "GET" // a match has to say something
+	}
+	return m
+}
+
+func drawRequest(rt *rapid.T) request {
+	r := request{
+		host:    rapid.SampledFrom([]string{"a.example", "b.example", "x.a.example", "elsewhere.test", "other.test", "A.Example", "b.example:81"}).Draw(rt, "host"),
+		path:    rapid.SampledFrom([]string{"/", "/a", "/a/", "/a/b", "/a/c", "/ab", "/a/b/c", "/c"}).Draw(rt, "path"),
+		query:   rapid.SampledFrom([]string{"", "", "q=1", "q=2&p=1", "q=1&q=2", "q=2&q=1", "p=12&q=12", "q=", "p"}).Draw(rt, "query"),
+		method:  rapid.SampledFrom([]string{"GET", "GET", "POST", "DELETE"}).Draw(rt, "method"),
+		headers: map[string]string{},
+	}
+	for _, name := range []string{"x", "y"} {
+		if rapid.Bool().Draw(rt, "there") {
+			r.headers[name] = rapid.SampledFrom([]string{"", "1", "2", "12"}).Draw(rt, "value")
+		}
+	}
+	return r
 }
 
 // stands reports whether a host name of a document stands for a host.
@@ -37,163 +119,122 @@ func stands(name, host string) bool {
 	return name == host || wild && strings.HasSuffix(host, below)
 }
 
-// takes is a naive reading of what a match demands.
-func (m *doorMatch) takes(r request) bool {
-	path := false
-	switch m.kind {
-	case mesh.MatchExact:
-		path = r.path == m.path
-	case mesh.MatchPrefix:
-		path = m.path == "/" || r.path == m.path || strings.HasPrefix(r.path, m.path+"/")
-	case mesh.MatchRegex:
-		path = regexp.MustCompile("^(" + m.path + ")$").MatchString(r.path)
-	}
-	return path && (m.method == "" || m.method == r.method) && (!m.header || r.header)
+// choice is a match that takes a request, with its place.
+type choice struct {
+	match       *mesh.GatewayMatch
+	route, rule int
 }
 
-// before orders matches as the documents say.
-func (m *doorMatch) before(o *doorMatch) int {
-	rank := func(yes bool) int {
-		if yes {
-			return 0
-		}
-		return 1
+// chooses is a naive reading of what the documents say about a request: nil if no route takes it.
+func (d *door) chooses(r request) (best *choice) {
+	name, _, _ := strings.Cut(strings.ToLower(r.host), ":")
+	l := d.listener(name)
+	if l == nil {
+		return nil
 	}
-	kinds := []string{mesh.MatchExact, mesh.MatchPrefix, mesh.MatchRegex}
-	return cmp.Or(slices.Index(kinds, m.kind)-slices.Index(kinds, o.kind), len(o.path)-len(m.path), rank(m.method != "")-rank(o.method != ""), rank(m.header)-rank(o.header), m.route-o.route)
-}
-
-// answeredBy reads a route table as Envoy does: the virtual host with the longest name, and its first
-// route that matches. It returns the host of the redirect, or the status.
-func answeredBy(t *routev3.RouteConfiguration, r request) string {
-	var host *routev3.VirtualHost
-	longest := -1
-	for _, v := range t.GetVirtualHosts() {
-		for _, d := range v.GetDomains() {
-			if stands(d, r.host) && (len(d) > longest || d == r.host) && (host == nil || host.GetName() != r.host) {
-				host, longest = v, len(d)
-			}
+	for i, route := range d.routes {
+		h := route.Conf.HTTP
+		want := route.Selectors[0].Match[part]
+		about := h.Hostnames == nil || slices.ContainsFunc(h.Hostnames, func(n string) bool { return stands(n, name) })
+		if !about || want != "" && l.Tags[part] != want {
+			continue
 		}
-	}
-	for _, route := range host.GetRoutes() {
-		if matchesAsEnvoy(route.GetMatch(), r) {
-			return route.GetRedirect().GetHostRedirect()
-		}
-	}
-	return "404"
-}
-
-func matchesAsEnvoy(m *routev3.RouteMatch, r request) bool {
-	switch p := m.GetPathSpecifier().(type) {
-	case *routev3.RouteMatch_Path:
-		if r.path != p.Path {
-			return false
-		}
-	case *routev3.RouteMatch_Prefix:
-		if !strings.HasPrefix(r.path, p.Prefix) {
-			return false
-		}
-	case *routev3.RouteMatch_PathSeparatedPrefix:
-		if r.path != p.PathSeparatedPrefix && !strings.HasPrefix(r.path, p.PathSeparatedPrefix+"/") {
-			return false
-		}
-	case *routev3.RouteMatch_SafeRegex:
-		if !regexp.MustCompile("^(" + p.SafeRegex.GetRegex() + ")$").MatchString(r.path) {
-			return false
-		}
-	}
-	has := map[string]string{":method": r.method, ":authority": r.host}
-	if r.header {
-		has["x"] = "1"
-	}
-	for _, h := range m.GetHeaders() {
-		value, there := has[h.GetName()]
-		if text := h.GetStringMatch().GetContains(); text != "" && !strings.Contains(value, text) || text == "" && (!there || value != h.GetStringMatch().GetExact()) {
-			return false
-		}
-	}
-	return true
-}
-
-// TestHostsAndPathsByPriority holds the route tables of random gateways against a naive reading of their
-// documents, for every request of a small world.
-func TestHostsAndPathsByPriority(t *testing.T) {
-	listeners := []string{"*", "*.example", "a.example", "*.a.example"}
-	names := [][]string{nil, {"a.example"}, {"*.example"}, {"*.a.example", "b.example"}, {"elsewhere.test"}}
-	hosts := []string{"a.example", "b.example", "x.a.example", "elsewhere.test", "other.test"}
-	paths := []string{"/", "/a", "/a/b", "/ab", "/a/b/c"}
-	few.UnderRace(t, 25)
-	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorldOf(t, all.Policies())
-		w.put(mesh.Dataplanes, meshName, "edge-1", entrance("127.0.0.51"))
-		open := rapid.SliceOfNDistinct(rapid.SampledFrom(listeners), 1, 4, rapid.ID[string]).Draw(rt, "listeners")
-		text := ""
-		for _, host := range open {
-			text += fmt.Sprintf("  - {port: 18080, protocol: HTTP, hostname: %q}\n", host)
-		}
-		w.gateway(t, text)
-		var matches []doorMatch
-		for i := range rapid.IntRange(1, 5).Draw(rt, "routes") {
-			m := doorMatch{
-				route: i, hosts: rapid.IntRange(0, len(names)-1).Draw(rt, "hostnames"), method: rapid.SampledFrom([]string{"", "GET", "POST"}).Draw(rt, "method"),
-				kind: rapid.SampledFrom([]string{mesh.MatchExact, mesh.MatchPrefix, mesh.MatchRegex}).Draw(rt, "kind"), header: rapid.Bool().Draw(rt, "header"),
-			}
-			m.path = rapid.SampledFrom(paths).Draw(rt, "path")
-			if m.kind == mesh.MatchRegex {
-				m.path += "[ab/]*"
-			}
-			matches = append(matches, m)
-			match := map[string]any{"path": map[string]any{"match": m.kind, "value": m.path}}
-			if m.method != "" {
-				match["method"] = m.method
-			}
-			if m.header {
-				match["headers"] = []any{map[string]any{"name": "x", "value": "1"}}
-			}
-			w.put(mesh.MeshGatewayRoutes, meshName, fmt.Sprintf("r%d", i), routeTo(t, names[m.hosts], match, fmt.Sprintf("r%d.test", i)))
-		}
-		w.joined("edge-1")
-		table := tableOf(t, w.planner.Set("edge-1"), edgeTable)
-		slices.SortStableFunc(matches, func(a, b doorMatch) int { return a.before(&b) })
-		for _, host := range hosts {
-			for _, path := range paths {
-				for i := range 4 {
-					r := request{host, path, []string{"GET", "POST"}[i%2], i > 1}
-					want := "404"
-					if slices.ContainsFunc(open, func(l string) bool { return stands(l, host) }) {
-						for _, m := range matches {
-							about := names[m.hosts] == nil || slices.ContainsFunc(names[m.hosts], func(n string) bool { return stands(n, host) })
-							if about && m.takes(r) {
-								want = fmt.Sprintf("r%d.test", m.route)
-								break
-							}
-						}
-					}
-					if got := answeredBy(table, r); got != want {
-						rt.Fatalf("%+v goes to %s, want %s", r, got, want)
-					}
+		for j := range h.Rules {
+			for k := range h.Rules[j].Matches {
+				m := &h.Rules[j].Matches[k]
+				if takes(m, r) && (best == nil || slices.Compare(rank(m), rank(best.match)) < 0) {
+					best = &choice{m, i, j}
 				}
 			}
 		}
-	})
+	}
+	return best
 }
 
-// routeTo is a route that redirects to a host.
-func routeTo(t *testing.T, hostnames []string, match map[string]any, host string) any {
-	t.Helper()
-	h := map[string]any{"rules": []any{map[string]any{
-		"matches": []any{match}, "filters": []any{map[string]any{"redirect": map[string]any{"hostname": host, "statusCode": 302}}},
-	}}}
-	if hostnames != nil {
-		h["hostnames"] = hostnames
+// listener is the one with the longest name that stands for a host.
+func (d *door) listener(host string) (best *mesh.GatewayListener) {
+	for i := range d.listeners {
+		l := &d.listeners[i]
+		if stands(l.Hostname, host) && (best == nil || l.Hostname == host || best.Hostname != host && len(l.Hostname) > len(best.Hostname)) {
+			best = l
+		}
 	}
-	raw, err := json.Marshal(map[string]any{"selectors": []any{map[string]any{"match": map[string]any{mesh.TagService: "edge"}}}, "conf": map[string]any{"http": h}})
-	if err != nil {
-		t.Fatal(err)
+	return best
+}
+
+// rank orders matches as the documents say: the lowest comes first.
+func rank(m *mesh.GatewayMatch) []int {
+	p := pathOf(m)
+	method := 1
+	if m.Method != "" {
+		method = 0
 	}
-	_, spec, err := model.DecodeDocument(mesh.MeshGatewayRoutes, raw)
-	if err != nil {
-		t.Fatal(err)
+	return []int{
+		slices.Index([]string{mesh.MatchExact, mesh.MatchPrefix, mesh.MatchRegex}, p.Match), -len(p.Value), method, -len(m.Headers), -len(m.QueryParameters),
 	}
-	return spec
+}
+
+// pathOf is what a match says about paths. A slash at the end of a prefix says nothing.
+func pathOf(m *mesh.GatewayMatch) mesh.GatewayPathMatch {
+	p := mesh.GatewayPathMatch{Match: mesh.MatchPrefix, Value: "/"}
+	if m.Path != nil {
+		p = *m.Path
+	}
+	if p.Match == mesh.MatchPrefix {
+		p.Value = cmp.Or(strings.TrimSuffix(p.Value, "/"), "/")
+	}
+	return p
+}
+
+// takes is a naive reading of what a match demands.
+func takes(m *mesh.GatewayMatch, r request) bool {
+	p := pathOf(m)
+	switch p.Match {
+	case mesh.MatchExact, mesh.MatchRegex:
+		if !says(p.Match, p.Value, r.path) {
+			return false
+		}
+	case mesh.MatchPrefix:
+		if p.Value != "/" && r.path != p.Value && !strings.HasPrefix(r.path, p.Value+"/") {
+			return false
+		}
+	}
+	for _, h := range m.Headers {
+		value, there := r.headers[strings.ToLower(h.Name)]
+		switch h.Match {
+		case mesh.MatchAbsent, mesh.MatchPresent:
+			if there != (h.Match == mesh.MatchPresent) {
+				return false
+			}
+		default:
+			if !there || !says(h.Match, h.Value, value) {
+				return false
+			}
+		}
+	}
+	for _, q := range m.QueryParameters {
+		value, there := parameter(r.query, q.Name)
+		if !there || !says(q.Match, q.Value, value) {
+			return false
+		}
+	}
+	return m.Method == "" || m.Method == r.method
+}
+
+// says compares a text as a whole.
+func says(kind, want, text string) bool {
+	if kind == mesh.MatchRegex {
+		return regexp.MustCompile("^(?:" + want + ")$").MatchString(text)
+	}
+	return text == want
+}
+
+// parameter is the first value of a name.
+func parameter(query, name string) (string, bool) {
+	for pair := range strings.SplitSeq(query, "&") {
+		if key, value, _ := strings.Cut(pair, "="); key == name {
+			return value, true
+		}
+	}
+	return "", false
 }
