@@ -14,7 +14,7 @@ import (
 
 // usualPorts is how many attacks there are at the ports of the control plane, on all of them
 // together.
-const usualPorts = 3000
+const usualPorts = 6000
 
 var _ = Describe("the ports of a control plane", func() {
 	It("are each attacked", func() {

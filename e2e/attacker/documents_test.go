@@ -5,12 +5,27 @@ import (
 	"strings"
 )
 
+// operate calls an operation that there is, without anything that keeps her from it, so that
+// what she sends is read.
+func (a *attack) operate() {
+	a.path = "/" + a.target.name
+	if a.target.methods != nil {
+		a.method = pick(a, a.target.methods...)
+	}
+	if a.chance(20) {
+		a.query(pick(a, "size=-1", "size=99999999999999999999", "offset=%00", "offset=Zm9v", "page[size]=1e9", "page%5Bnumber%5D=-1", "tags=a,b/c", "dryRun=All&dryRun=", "a;b=c", "filter[name][eq]=%ff", "fieldValidation=x", strings.Repeat("a=b&", 3000)))
+	}
+	if a.method != "GET" && a.method != "HEAD" && a.method != "OPTIONS" {
+		a.document()
+	}
+	if a.chance(10) {
+		a.malform()
+	}
+}
+
 // document sends what a handler that reads documents has to bound: depth, size, names,
 // numbers, encodings, and what it is said to be.
 func (a *attack) document() {
-	if a.method == "GET" || a.method == "HEAD" || a.method == "OPTIONS" {
-		a.method = pick(a, "POST", "PUT", "PATCH", "DELETE")
-	}
 	depth := pick(a, 10, 100, 10_000, 200_000)
 	long := strings.Repeat("a", pick(a, 1, 1000, 300_000))
 	a.add("Content-Type", pick(a, "application/json", "application/json", "application/json", "application/json", "application/yaml", "text/plain",
@@ -29,8 +44,5 @@ func (a *attack) document() {
 	)
 	if a.chance(15) {
 		a.add("Content-Encoding", pick(a, "gzip", "deflate", "identity", "br, gzip", "x"))
-	}
-	if a.chance(10) {
-		a.query(pick(a, "size=-1", "size=99999999999999999999", "offset=%00", "offset=Zm9v", "page[size]=1e9", "page%5Bnumber%5D=-1", "tags=a,b/c", "dryRun=All&dryRun=", "a;b=c", "filter[name][eq]=%ff", "fieldValidation=x"))
 	}
 }

@@ -113,21 +113,24 @@ func calls(r *rand.Rand) (out []stream) {
 	choose := func(of ...string) string { return of[r.IntN(len(of))] }
 	for range 1 + r.IntN(4) {
 		s := stream{header: []hpack.HeaderField{
-			{Name: ":method", Value: choose("POST", "POST", "POST", "POST", "GET", "PUT")}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: choose("localhost", "", "evil.example")},
-			{Name: ":path", Value: choose(adsPath, adsPath, deltaPath, deltaPath, "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/grpc.health.v1.Health/Check", "/", "x", adsPath+"/", "//", "/"+strings.Repeat("a", 5000))},
+			{Name: ":method", Value: choose("POST", "POST", "POST", "POST", "POST", "POST", "POST", "POST", "GET", "PUT")}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: choose("localhost", "localhost", "localhost", "", "evil.example")},
+			{Name: ":path", Value: choose(adsPath, adsPath, adsPath, adsPath, adsPath, adsPath, deltaPath, deltaPath, deltaPath, deltaPath, deltaPath, deltaPath, "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/grpc.health.v1.Health/Check", "/", "x", adsPath+"/", "//", "/"+strings.Repeat("a", 5000))},
 			{Name: "te", Value: "trailers"},
-			{Name: "content-type", Value: choose("application/grpc", "application/grpc", "application/grpc", "application/grpc+proto", "application/grpc+x", "application/json", "")},
+			{Name: "content-type", Value: choose("application/grpc", "application/grpc", "application/grpc", "application/grpc", "application/grpc", "application/grpc", "application/grpc+proto", "application/grpc+x", "application/json", "")},
 		}}
-		for _, h := range []hpack.HeaderField{
-			{Name: "authorization", Value: choose("Bearer guess", "", "Bearer ", "Basic eDp5", "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0.", "Bearer "+alice.application, "Bearer "+strings.Repeat("x", 20_000), "Bearer eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.e30.e30")},
-			{Name: "authorization", Value: "Bearer second"},
-			{Name: "grpc-timeout", Value: choose("1n", "99999999H", "0S", "-1S", "x", "100000000000000000000S")},
-			{Name: "grpc-encoding", Value: choose("gzip", "identity", "x", "deflate")},
-			{Name: "x-bin", Value: choose("!!!", "AAAA", "")},
-			{Name: "grpc-tags-bin", Value: strings.Repeat("A", 1001)},
+		for _, h := range []struct {
+			often int
+			hpack.HeaderField
+		}{
+			{70, hpack.HeaderField{Name: "authorization", Value: choose("Bearer guess", "", "Bearer ", "Basic eDp5", "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0.", "Bearer "+alice.application, "Bearer "+strings.Repeat("x", 20_000), "Bearer eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.e30.e30")}},
+			{10, hpack.HeaderField{Name: "authorization", Value: "Bearer second"}},
+			{10, hpack.HeaderField{Name: "grpc-timeout", Value: choose("1n", "99999999H", "0S", "-1S", "x", "100000000000000000000S")}},
+			{15, hpack.HeaderField{Name: "grpc-encoding", Value: choose("gzip", "identity", "x", "deflate")}},
+			{10, hpack.HeaderField{Name: "x-bin", Value: choose("!!!", "AAAA", "AAAA", "")}},
+			{5, hpack.HeaderField{Name: "grpc-tags-bin", Value: strings.Repeat("A", 1000)}},
 		} {
-			if r.IntN(3) == 0 {
-				s.header = append(s.header, h)
+			if r.IntN(100) < h.often {
+				s.header = append(s.header, h.HeaderField)
 			}
 		}
 		s.body = message(r)

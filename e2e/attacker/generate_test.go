@@ -55,11 +55,24 @@ func newAttack(at *door, seed, n uint64) *attack {
 	a.http2 = a.http2 && !at.http1
 	a.method = pick(a, "GET", "GET", "GET", "POST", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "PROPFIND", "TRACE", "get")
 	a.path = "/" + a.target.name + "/" + pick(a, "x", "a/b", "", "x/")
-	if at.documents && a.chance(60) {
-		a.path = "/" + a.target.name // as it is served, see described
-	}
 	// The mark comes first: what a later line does to its neighbours spares it.
 	a.add(mark, a.id)
+	if at.documents && a.chance(60) {
+		a.operate()
+	} else {
+		a.disguise()
+	}
+	a.secure = at.encrypts(a.secure)
+	if a.http2 {
+		a.frame2()
+	} else {
+		a.frame1()
+	}
+	return a
+}
+
+// disguise asks for what others may have, in ways that some parser may read differently.
+func (a *attack) disguise() {
 	credentials := a.IntN(3)
 	if a.chance(20) {
 		a.issuing()
@@ -77,16 +90,6 @@ func newAttack(at *door, seed, n uint64) *attack {
 	if a.chance(15) {
 		a.malform()
 	}
-	if at.documents && a.chance(40) {
-		a.document()
-	}
-	a.secure = at.encrypts(a.secure)
-	if a.http2 {
-		a.frame2()
-	} else {
-		a.frame1()
-	}
-	return a
 }
 
 // honest is how many attacks on a door, its first ones, are requests of somebody who

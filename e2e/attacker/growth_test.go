@@ -10,14 +10,15 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
-// What an attack may leave behind and what it may take meanwhile. An attack opens thousands
-// of connections and sends some hundred megabytes, so whatever is kept for each of them, or
-// of what they send, shows.
+// What an attack may leave behind and what it may take meanwhile. It opens thousands of
+// connections and sends some hundred megabytes, so what is kept for each of them, or of what
+// they send, shows. Without a mistake it leaves up to 13 MiB, and takes up to 32 MiB, even if
+// it is three times as long as usual.
 const (
 	// leftGoroutines is a few idle connections of the test itself, and timers.
 	leftGoroutines = 30
-	leftBytes      = 128 << 20
-	peakBytes      = 320 << 20
+	leftBytes      = 64 << 20
+	peakBytes      = 128 << 20
 )
 
 // size is how large a process is.
@@ -85,7 +86,7 @@ func TestGrowthIsSeen(t *testing.T) {
 	}{
 		"the same":            {before, true},
 		"smaller":             {size{goroutines: 90, now: 70 << 20, peak: 90 << 20}, true},
-		"within":              {size{goroutines: 110, now: 120 << 20, peak: 200 << 20}, true},
+		"within":              {size{goroutines: 110, now: 100 << 20, peak: 200 << 20}, true},
 		"goroutines":          {size{goroutines: 100 + leftGoroutines + 1, now: 80 << 20, peak: 90 << 20}, false},
 		"memory that left":    {size{goroutines: 100, now: 80 << 20, peak: 80<<20 + peakBytes + 1}, false},
 		"memory that is left": {size{goroutines: 100, now: 80<<20 + leftBytes + 1, peak: 80<<20 + leftBytes + 1}, false},

@@ -97,11 +97,11 @@ func described(url string, client *http.Client) []*target {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(resp.StatusCode).To(Equal(http.StatusOK), string(body))
 	var doc struct {
-		Paths map[string]any `json:"paths"`
+		Paths map[string]map[string]any `json:"paths"`
 	}
 	Expect(json.Unmarshal(body, &doc)).To(Succeed())
 	Expect(len(doc.Paths)).To(BeNumerically(">", 10))
-	var out []string
+	var out []*target
 	for _, p := range slices.Sorted(maps.Keys(doc.Paths)) {
 		segments := strings.Split(strings.TrimPrefix(p, "/"), "/")
 		for i, s := range segments {
@@ -109,7 +109,11 @@ func described(url string, client *http.Client) []*target {
 				segments[i] = "default"
 			}
 		}
-		out = append(out, strings.Join(segments, "/"))
+		t := &target{name: strings.Join(segments, "/")}
+		for _, method := range slices.Sorted(maps.Keys(doc.Paths[p])) {
+			t.methods = append(t.methods, strings.ToUpper(method))
+		}
+		out = append(out, t)
 	}
-	return leading(slices.Compact(out)...)
+	return out
 }

@@ -70,7 +70,7 @@ func (p *port) slownesses() (out []slowness) {
 // slowPath is one at which documents are read, if any is.
 func (p *port) slowPath() string {
 	for _, t := range p.targets {
-		if t.name == "services" || t.name == "v2/portals" || t.name == "tokens/user" {
+		if t.name == "bootstrap" || t.name == "services" || t.name == "v2/portals" || t.name == "tokens/user" {
 			return "/" + t.name
 		}
 	}
