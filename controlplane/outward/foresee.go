@@ -97,5 +97,5 @@ func loose(host string) (netip.Addr, bool) {
 		}
 		all = all<<bits | n
 	}
-	return netip.AddrFrom4([4]byte{byte(all >> 24), byte(all >> 16), byte(all >> 8), byte(all)}), true //nolint:gosec // its bytes
+	return netip.AddrFrom4([4]byte{byte(all >> 24), byte(all >> 16), byte(all >> 8), byte(all)}), true
 }
