@@ -199,22 +199,23 @@ func cutOff(t *testing.T, path, where string, r *receiver, answered bool) (said 
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead := make(chan struct{})
+	begun, dead := make(chan struct{}), make(chan struct{})
 	kill := sync.OnceFunc(func() { _ = cmd.Process.Kill() }) // that it was is seen below
-	serve := r.Config.Handler
 	if !answered {
-		r.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.answering(func(w http.ResponseWriter, req *http.Request) {
 			answer := httptest.NewRecorder()
-			serve.ServeHTTP(answer, req)
+			r.serve(answer, req)
+			<-begun
 			kill()
 			<-dead
 			w.WriteHeader(answer.Code)
 		})
-		defer func() { r.Config.Handler = serve }()
+		defer r.answering(nil)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	close(begun)
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		said = append(said, lines.Text())
 		if _, err := tryStore(path, time.Now); err == nil || !strings.Contains(err.Error(), "another process uses it") {

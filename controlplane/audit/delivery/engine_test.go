@@ -46,16 +46,33 @@ type receiver struct {
 	cuts  bool
 	// silent, if set, is what a request waits for before it is answered.
 	silent chan struct{}
-	taken  []string
-	tries  int
-	seen   chan struct{}
+	// instead, if set, answers all requests.
+	instead http.HandlerFunc
+	taken   []string
+	tries   int
+	seen    chan struct{}
 }
 
 func newReceiver(t testing.TB, answers ...int) *receiver {
 	r := &receiver{answers: answers, seen: make(chan struct{}, 1000)}
-	r.Server = httptest.NewServer(http.HandlerFunc(r.serve))
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.mu.Lock()
+		serve := r.instead
+		r.mu.Unlock()
+		if serve == nil {
+			serve = r.serve
+		}
+		serve(w, req)
+	}))
 	t.Cleanup(r.Close)
 	return r
+}
+
+// answering has something else answer all requests; nil ends it.
+func (r *receiver) answering(instead http.HandlerFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.instead = instead
 }
 
 func (r *receiver) serve(w http.ResponseWriter, req *http.Request) {

@@ -86,6 +86,7 @@ func TestLeaseSpoiltMeanwhile(t *testing.T) {
 	for _, portal := range portals {
 		until(t, portal, func() bool { return w.sent(c, portal) == map[bool]uint64{true: 3, false: 2}[portal == "a"] })
 	}
+	until(t, "what was sent has come", func() bool { return len(c.events()) >= len(want) })
 	got := c.events()
 	slices.Sort(got)
 	slices.Sort(want)
