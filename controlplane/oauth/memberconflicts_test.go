@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -129,6 +130,57 @@ func TestApplicationOfTwoMembers(t *testing.T) {
 	w.change("a", gateway.Applications, "app", application("another", "secret", "eve"))
 	if status, doc := w.ask("token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"client"}, "client_secret": {"other"}}); status != 200 {
 		t.Errorf("the first one gave way: %d %v", status, doc)
+	}
+}
+
+// TestNobodyTakesAClientOver: a writer of b can do nothing that makes the client of a, which had
+// the client_id first, that of b, whether anything was announced in between or not.
+func TestNobodyTakesAClientOver(t *testing.T) {
+	w := newRivals(t)
+	old := time.Unix(1, 0)
+	take := func(res *model.Resource, write func(store.Tx, *model.Resource) error) {
+		t.Helper()
+		res.Kind, res.Scope = gateway.Applications, "b"
+		if err := w.tx(func(tx store.Tx) error { return write(tx, res) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := func(tx store.Tx, res *model.Resource) error {
+		_, err := tx.Create(res)
+		return err
+	}
+	update := func(tx store.Tx, res *model.Resource) error {
+		_, err := tx.Update(res, 0)
+		return err
+	}
+	for client, attack := range map[string]func(client string){
+		"made with an old date": func(client string) {
+			take(&model.Resource{Name: "backdated", Created: old, Spec: application(client, "not "+client, "bob")}, create)
+		},
+		"renamed in the next commit that is announced": func(client string) {
+			take(&model.Resource{Name: "bobs", Created: old, Spec: application(client, "not "+client, "bob")}, update)
+		},
+		"dated back later": func(client string) {
+			take(&model.Resource{Name: "later", Spec: application(client, "not "+client, "bob")}, create)
+			take(&model.Resource{Name: "later", Created: old, Spec: application(client, "not "+client, "bob")}, update)
+		},
+		"of a greater version and another name": func(client string) {
+			take(&model.Resource{Name: "0", Created: old, Spec: application("before "+client, "before", "bob")}, create)
+			take(&model.Resource{Name: "0", Created: old, Spec: application(client, "not "+client, "bob")}, update)
+		},
+	} {
+		w.write("a", gateway.Applications, "of "+client, application(client, "is "+client, "eve"))
+		attack(client)
+		as := func(secret string) int {
+			form := forItself()
+			form.Set("client_id", client)
+			form.Set("client_secret", secret)
+			status, _ := w.ask("token", form)
+			return status
+		}
+		if ours, theirs := as("is "+client), as("not "+client); ours != 200 || theirs != 400 && theirs != 401 {
+			t.Errorf("%s: with the secret of the first one %d, with that of the other %d", client, ours, theirs)
+		}
 	}
 }
 
