@@ -218,6 +218,11 @@ type Resource struct {
 	// Taken has, by index, the revision in which the row took the unique value that it
 	// has, where it had another one or none before. It is given as CreatedRevision is.
 	Taken map[string]uint64
+	// Order is greater than that of all rows that the store had when it made this one, of
+	// whatever kind. So of two rows that are there, the one with the lesser order was made
+	// first, whether that was announced or not. It is given as CreatedRevision is. A later
+	// row may have it again once this one is gone.
+	Order uint64
 	// Spec is what Kind.New returns, filled.
 	Spec any
 }

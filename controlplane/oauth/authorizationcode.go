@@ -39,7 +39,7 @@ func (AuthorizationCode) Authorize(t *Request) (*Issue, error) {
 }
 
 func (t *Request) redeemCode(tx store.Tx, value string, issue *Issue) error {
-	res, err := t.find(tx, gateway.Codes, gateway.IndexCode, value)
+	res, err := t.held(tx, gateway.Codes, gateway.IndexCode, value)
 	if fault.Is(err, fault.NotFound) {
 		return t.unknownCode(tx, value)
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -132,6 +133,57 @@ func TestApplicationOfTwoMembers(t *testing.T) {
 	}
 }
 
+// TestNobodyTakesAClientOver: a writer of b can do nothing that makes the client of a, which had
+// the client_id first, that of b, whether anything was announced in between or not.
+func TestNobodyTakesAClientOver(t *testing.T) {
+	w := newRivals(t)
+	old := time.Unix(1, 0)
+	take := func(res *model.Resource, write func(store.Tx, *model.Resource) error) {
+		t.Helper()
+		res.Kind, res.Scope = gateway.Applications, "b"
+		if err := w.tx(func(tx store.Tx) error { return write(tx, res) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := func(tx store.Tx, res *model.Resource) error {
+		_, err := tx.Create(res)
+		return err
+	}
+	update := func(tx store.Tx, res *model.Resource) error {
+		_, err := tx.Update(res, 0)
+		return err
+	}
+	for client, attack := range map[string]func(client string){
+		"made with an old date": func(client string) {
+			take(&model.Resource{Name: "backdated", Created: old, Spec: application(client, "not "+client, "bob")}, create)
+		},
+		"renamed in the next commit that is announced": func(client string) {
+			take(&model.Resource{Name: "bobs", Created: old, Spec: application(client, "not "+client, "bob")}, update)
+		},
+		"dated back later": func(client string) {
+			take(&model.Resource{Name: "later", Spec: application(client, "not "+client, "bob")}, create)
+			take(&model.Resource{Name: "later", Created: old, Spec: application(client, "not "+client, "bob")}, update)
+		},
+		"of a greater version and another name": func(client string) {
+			take(&model.Resource{Name: "0", Created: old, Spec: application("before "+client, "before", "bob")}, create)
+			take(&model.Resource{Name: "0", Created: old, Spec: application(client, "not "+client, "bob")}, update)
+		},
+	} {
+		w.write("a", gateway.Applications, "of "+client, application(client, "is "+client, "eve"))
+		attack(client)
+		as := func(secret string) int {
+			form := forItself()
+			form.Set("client_id", client)
+			form.Set("client_secret", secret)
+			status, _ := w.ask("token", form)
+			return status
+		}
+		if ours, theirs := as("is "+client), as("not "+client); ours != 200 || theirs != 400 && theirs != 401 {
+			t.Errorf("%s: with the secret of the first one %d, with that of the other %d", client, ours, theirs)
+		}
+	}
+}
+
 // TestConsumerOfTwoMembers: an upstream that is told a username takes it for one person, which is
 // that of the member that had it first.
 func TestConsumerOfTwoMembers(t *testing.T) {
@@ -172,8 +224,8 @@ func TestKeyIDOfTwoMembers(t *testing.T) {
 	w.counts("the first one gave way", "a", contract.HashKey([]byte("second")))
 }
 
-// TestValuesOfTwoMembers: a token, a refresh token or a code that two members have is that of
-// the one that had it first. The client of the other cannot use it.
+// TestValuesOfTwoMembers: a token that two members have is that of the one that had it first. A
+// refresh token or a code is whoever's client uses it, and what the other member has stays.
 func TestValuesOfTwoMembers(t *testing.T) {
 	w := newRivals(t)
 	doc := w.issued("all", "plugin", "", password())
@@ -182,8 +234,14 @@ func TestValuesOfTwoMembers(t *testing.T) {
 	w.write("b", gateway.Tokens, "theirs", &gateway.Token{Credential: "bobs", TokenType: gateway.TokenBearer, AccessToken: access, RefreshToken: refresh})
 	w.write("b", gateway.Codes, "theirs", &gateway.Code{Credential: "bobs", Plugin: "plugin", Code: code.Get("code"), DropAt: 1 << 50})
 	w.counts("a token of two members", "a", contract.HashToken([]byte(access)))
-	w.refused(400, "token", asBobs(refreshing(doc)))
-	w.refused(400, "token", asBobs(code))
+	for what, form := range map[string]url.Values{"refresh token": refreshing(doc), "code": code} {
+		status, own := w.ask("token", asBobs(form))
+		made, _ := own["access_token"].(string)
+		if rec, err := w.record("b", made); status != 200 || err != nil || rec.Credential.ID != "bobs" {
+			t.Errorf("the other's client uses its %s: %d, %+v, %v", what, status, rec, err)
+		}
+	}
+	w.write("b", gateway.Tokens, "theirs again", &gateway.Token{Credential: "bobs", TokenType: gateway.TokenBearer, AccessToken: access, RefreshToken: refresh})
 	if status, doc := w.ask("introspect", url.Values{"token": {access}}); status != 200 || doc["client_id"] != "client" {
 		t.Errorf("the token is %d %v", status, doc)
 	}
@@ -197,8 +255,45 @@ func TestValuesOfTwoMembers(t *testing.T) {
 	w.counts("what the other one has of it", "b", contract.HashToken([]byte(access)))
 }
 
+// TestNamesakesAreNotToldThatTheyRevoked: a gateway of a group knows the first client of a
+// client_id alone. Whoever is the other one, which anybody can say where clients are public, is
+// not told that its token is dead; and a client that merely sends somebody else's is.
+func TestNamesakesAreNotToldThatTheyRevoked(t *testing.T) {
+	w := newRivals(t)
+	w.write("b", gateway.Tokens, "lives", &gateway.Token{Credential: "bobs", TokenType: gateway.TokenBearer, AccessToken: "access of bobs", RefreshToken: "refresh of bobs"})
+	w.write("b", gateway.SpentValues, "spent", &gateway.Spent{Value: gateway.TokenKey("spent of bobs"), Credential: "bobs", Family: "family", DropAt: 1 << 50})
+	w.write("b", gateway.Applications, "third", application("third", "third", "bob"))
+	w.write("b", gateway.Tokens, "of the third", &gateway.Token{Credential: "third", TokenType: gateway.TokenBearer, AccessToken: "access of third"})
+	values := []string{"access of bobs", "refresh of bobs", "spent of bobs"}
+	for _, value := range values {
+		if status, doc := w.ask("revoke", url.Values{"token": {value}}); status != 200 {
+			t.Errorf("the %s, of somebody else: %d %v", value, status, doc)
+		}
+	}
+	w.change("b", gateway.Applications, "bobs", application("client", "other", "bob"))
+	for _, value := range values {
+		if status, doc := w.ask("revoke", url.Values{"token": {value}}); status != 200 {
+			t.Errorf("the %s, by a client that has proven to be the first one: %d %v", value, status, doc)
+		}
+	}
+	public := application("client", "secret", "eve")
+	public.ClientType = gateway.ClientPublic
+	w.change("a", gateway.Applications, "app", public)
+	for _, value := range values {
+		w.refused(503, "revoke", url.Values{"client_id": {"client"}, "token": {value}})
+	}
+	for _, value := range []string{"access of third", "nobody's"} {
+		if status, doc := w.ask("revoke", url.Values{"client_id": {"client"}, "token": {value}}); status != 200 {
+			t.Errorf("the %s: %d %v", value, status, doc)
+		}
+	}
+	if rec, err := w.record("b", "access of bobs"); rec == nil || err != nil {
+		t.Errorf("somebody else's token went: %+v, %v", rec, err)
+	}
+}
+
 // TestTheftIsNoticedInAClash: a refresh token that was spent revokes its family, whatever
-// another member remembers of that value.
+// another member remembers of that value, or has of it.
 func TestTheftIsNoticedInAClash(t *testing.T) {
 	w := newRivals(t)
 	stolen := gateway.TokenKey("stolen")
@@ -206,6 +301,7 @@ func TestTheftIsNoticedInAClash(t *testing.T) {
 		w.write(scope, gateway.Tokens, "of the family", &gateway.Token{Credential: app, TokenType: gateway.TokenBearer, AccessToken: "family of " + scope, Family: "family"})
 		w.write(scope, gateway.SpentValues, "spent", &gateway.Spent{Value: stolen, Credential: app, Family: "family", DropAt: 1 << 50})
 	}
+	w.write("b", gateway.Tokens, "planted", &gateway.Token{Credential: "bobs", TokenType: gateway.TokenBearer, AccessToken: "planted", RefreshToken: "stolen"})
 	if status, doc := w.ask("token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {"stolen"}}); status != 400 {
 		t.Errorf("a spent refresh token: %d %v", status, doc)
 	}

@@ -25,13 +25,10 @@ func (t *Request) get(tx store.Reader, k *model.Kind, name string) (*model.Resou
 	return src.Get(k, name)
 }
 
-// find is get by a unique value.
-func (t *Request) find(tx store.Reader, k *model.Kind, index, value string) (*model.Resource, error) {
-	src, err := t.source(tx)
-	if err != nil {
-		return nil, err
-	}
-	return src.Find(k, index, value)
+// held finds what the client was given, by its value. It is where the client is: a row that
+// another member has of the same value is nobody else's, and hides nothing.
+func (t *Request) held(tx store.Reader, k *model.Kind, index, value string) (*model.Resource, error) {
+	return tx.Find(k, t.owner(), index, value)
 }
 
 // owner is the scope of the application.

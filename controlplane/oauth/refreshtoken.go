@@ -40,7 +40,7 @@ func (RefreshToken) Authorize(t *Request) (*Issue, error) {
 }
 
 func (t *Request) redeemRefresh(tx store.Tx, value string, issue *Issue) error {
-	res, err := t.find(tx, gateway.Tokens, gateway.IndexRefreshToken, value)
+	res, err := t.held(tx, gateway.Tokens, gateway.IndexRefreshToken, value)
 	if fault.Is(err, fault.NotFound) {
 		return t.unknownRefresh(tx, value, issue)
 	}

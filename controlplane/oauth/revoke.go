@@ -81,17 +81,20 @@ func (s *Server) revokeToken(r *http.Request, t *Request, value string) error {
 // that must go with it.
 func (t *Request) deleteToken(tx store.Tx, value string) (family string, err error) {
 	// Tokens of the client are where it is. What another member has of the same value is
-	// not looked at: it is left alone, and keeps nothing from being revoked.
+	// left alone, and keeps nothing from being revoked.
 	res, isRefresh, err := findToken(scopes.Of(tx, t.owner()), value)
 	if err != nil {
 		return "", err
 	}
 	if res == nil {
 		spent, err := t.spentValue(tx, value)
-		if spent == nil {
+		switch {
+		case err != nil:
 			return "", err
+		case spent == nil:
+			return "", t.namesakes(tx, value)
 		}
-		return spent.Family, err
+		return spent.Family, nil
 	}
 	token := res.Spec.(*gateway.Token)
 	if !t.owns(res, token.Credential) {
@@ -101,4 +104,60 @@ func (t *Request) deleteToken(tx store.Tx, value string) (family string, err err
 		family = token.Family
 	}
 	return family, tx.Delete(gateway.Tokens, res.Scope, res.Name, 0)
+}
+
+// namesakes fails if a value is not the client's, but was given to a client of another member
+// that has the same client_id. Whoever sends it may be that one, unless the client has proven
+// who it is: only the first client of a client_id is known here. So it must not be told that
+// the token is dead.
+func (t *Request) namesakes(tx store.Reader, value string) error {
+	if t.Spec().ClientType != gateway.ClientPublic {
+		return nil
+	}
+	src, err := t.source(tx)
+	if err != nil {
+		return err
+	}
+	for _, scope := range src.Scopes() {
+		if scope == t.owner() {
+			continue
+		}
+		id, err := givenTo(tx, scope, value)
+		if err != nil {
+			return err
+		}
+		if id == "" {
+			continue
+		}
+		app, err := tx.Get(gateway.Applications, scope, id)
+		switch {
+		case fault.Is(err, fault.NotFound):
+		case err != nil:
+			return err
+		case app.Spec.(*gateway.Application).ClientID == t.Spec().ClientID:
+			return fault.New(fault.Unavailable, "the token is one of the %s %s of control plane %q, which has the client_id of the %s %s of %q: it can be revoked at a gateway of its own control plane",
+				app.Kind.Name, app.Name, app.Scope, app.Kind.Name, t.Application.Name, t.owner())
+		}
+	}
+	return nil
+}
+
+// givenTo returns the id of the application of a control plane that was given a token, or a
+// refresh token that may be spent; empty if none was.
+func givenTo(tx store.Reader, scope, value string) (string, error) {
+	res, _, err := findToken(scopes.Of(tx, scope), value)
+	if err != nil {
+		return "", err
+	}
+	if res != nil {
+		return res.Spec.(*gateway.Token).Credential, nil
+	}
+	res, err = tx.Find(gateway.SpentValues, scope, gateway.IndexSpent, gateway.TokenKey(value))
+	if fault.Is(err, fault.NotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return res.Spec.(*gateway.Spent).Credential, nil
 }

@@ -16,10 +16,9 @@ func Subjects() map[*model.Kind]revoke.Subject {
 			Expires: lifetime,
 			Under:   func(spec any) string { return spec.(*gateway.Token).Credential },
 		},
-		gateway.Applications: {Is: contract.SubjectCredential, Shown: shown(gateway.Applications)},
-		gateway.Consumers:    {Is: contract.SubjectConsumer, Shown: shown(gateway.Consumers)},
+		gateway.Applications: {Is: contract.SubjectCredential},
+		gateway.Consumers:    {Is: contract.SubjectConsumer},
 		gateway.Keys: {
-			Shown:   shown(gateway.Keys),
 			Is:      contract.SubjectToken,
 			Token:   func(spec any) contract.Hash { return contract.HashKey([]byte(spec.(*gateway.Key).Key)) },
 			Expires: func(r *model.Resource) int64 { return r.Spec.(*gateway.Key).DropAt },

@@ -231,7 +231,7 @@ func (p *gatewayPlane) failures() listed {
 		out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: "view", Err: err, Kept: true}})
 	}
 	for _, c := range p.state.LeftOut() {
-		out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: c.Left.Kind + " " + c.Left.Name + " of " + c.Left.Scope, Err: view.Trouble(c)}})
+		out = append(out, Failure{ControlPlane: p.name, Failure: failure{Cell: c.Left.Kind + " " + c.Left.Name + " of " + c.Left.Scope, Err: c}})
 	}
 	for _, c := range p.variants {
 		if c.retry.err != nil {

@@ -61,7 +61,7 @@ func plannedAlike(nodes []string, r edge.Result) planned {
 // leftOut lists what members of a group have in common.
 func leftOut(g *view.Gateway) (out []failure) {
 	for _, c := range g.LeftOut() {
-		out = append(out, failure{Cell: c.Left.Kind + " " + c.Left.Name + " of " + c.Left.Scope, Err: view.Trouble(c)})
+		out = append(out, failure{Cell: c.Left.Kind + " " + c.Left.Name + " of " + c.Left.Scope, Err: c})
 	}
 	return out
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/scopes"
 	"github.com/meshgate/meshgate/controlplane/store"
 	"github.com/meshgate/meshgate/filter/contract"
 )
@@ -30,9 +29,6 @@ type Subject struct {
 	// commit that revokes the credential covers the token too. It is set for SubjectToken
 	// only.
 	Under func(spec any) string
-	// Shown are the indexes by which upstreams are told of it, "" for its id. Of two members of
-	// a group that have one in common, only the one that had it first counts there.
-	Shown []string
 }
 
 // Stage implements the revoker of the write path. It adds a tombstone for every token,
@@ -50,20 +46,13 @@ func (r *Revoker) Stage(tx store.Tx) error {
 		if err != nil {
 			return err
 		}
-		shared, err := r.sharing(tx, c)
-		if err != nil {
-			return err
-		}
-		for _, t := range slices.Concat(rows, shared) {
+		for _, t := range rows {
 			if err := write(tx, t); err != nil {
 				return err
 			}
 		}
-		switch {
-		case c.Old != nil && len(rows)+len(shared) > 0:
+		if c.Old != nil && len(rows) > 0 {
 			tx.Announce(c.Old.Key(), c.Op)
-		case len(shared) > 0:
-			tx.Announce(c.New.Key(), c.Op)
 		}
 	}
 	for _, scope := range r.formed(changes) {
@@ -96,48 +85,6 @@ func (r *Revoker) tombstonesOf(tx store.Tx, c store.Change, covered map[model.Ke
 		return nil, nil
 	}
 	return r.tokenTombstones(s, c), nil
-}
-
-// sharing returns the tombstones of what others have in common with a resource, in groups of
-// which both are members, and had later. What filters and Redis know of these may say that
-// they count there, so it is read anew. What is known of the resource itself was voided with
-// its change, and what others had first counts as before: nobody can have it read anew by
-// choosing the same.
-func (r *Revoker) sharing(tx store.Tx, c store.Change) (rows []*Tombstone, err error) {
-	if c.New == nil {
-		return nil, nil
-	}
-	s := r.o.Subjects[c.New.Kind]
-	if len(s.Shown) == 0 {
-		return nil, nil
-	}
-	fellows, err := scopes.Fellows(tx, r.o.Resolver, c.New.Scope)
-	if err != nil {
-		return nil, err
-	}
-	others, err := fellows.Behind(c.New, s.Shown...)
-	if err != nil {
-		return nil, err
-	}
-	for _, other := range others {
-		of, err := r.anew(s, other)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, of...)
-	}
-	return rows, nil
-}
-
-// anew returns the tombstones that have everything read anew that is known by a resource.
-func (r *Revoker) anew(s Subject, res *model.Resource) ([]*Tombstone, error) {
-	switch {
-	case s.Is != contract.SubjectToken:
-		return []*Tombstone{r.ofOwner(s, res.Scope, res.Name)}, nil
-	case store.IsUnread(res):
-		return r.unreadTombstones(res)
-	}
-	return []*Tombstone{r.again(s, res, r.lasting(s.Expires(res)))}, nil
 }
 
 // ofOwner is the tombstone of an application or a consumer.

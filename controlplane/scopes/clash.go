@@ -35,11 +35,21 @@ func (c Clash) Error() string {
 }
 
 // Before orders resources of one kind that clash by a value of an index, or by their id if
-// index is empty: the one that had it first counts. The store says which that is, for rows
-// between which something was announced. Of others the one that says it is older counts, and
-// of two that one commit made that of the first scope.
+// index is empty: the one that had it first counts. The store alone says which that is, and
+// nothing that a writer says of a row. Rows that have it since they were made are ordered as
+// they were made. A row takes a value later only in a commit that is announced, for nothing
+// that members may clash by changes in silence. So what was made up to that revision had it
+// before, and what one commit takes several times is that of the row that is older.
 func Before(a, b *model.Resource, index string) bool {
-	return cmp.Or(cmp.Compare(a.Since(index), b.Since(index)), a.Created.Compare(b.Created), cmp.Compare(a.Scope, b.Scope)) < 0
+	return cmp.Or(cmp.Compare(a.Since(index), b.Since(index)), cmp.Compare(later(a, index), later(b, index)), cmp.Compare(a.Order, b.Order)) < 0
+}
+
+// later is 1 for a row that took its value of an index after it was made, else 0.
+func later(res *model.Resource, index string) int {
+	if _, took := res.Taken[index]; took {
+		return 1
+	}
+	return 0
 }
 
 // shared yields what a resource may clash by: its id, and its values of some unique
@@ -137,18 +147,6 @@ func (s Source) Counts(res *model.Resource, by ...string) error {
 		c := Clash{Left: res.Key(), Rival: other.Key(), Index: index, Value: value}
 		return fault.New(fault.Unavailable, "%s", c.Error()).With(c)
 	})
-}
-
-// Behind reads what other members have in common with a resource that had it first, by some
-// of its unique indexes; an empty one stands for its id.
-func (s Source) Behind(res *model.Resource, by ...string) (list []*model.Resource, err error) {
-	err = s.others(res, by, func(index, _ string, other *model.Resource) error {
-		if Before(res, other, index) {
-			list = append(list, other)
-		}
-		return nil
-	})
-	return list, err
 }
 
 // others yields what other members have in common with a resource.

@@ -231,12 +231,16 @@ func TestFellowsAreAskedOnce(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		others, err := fellows.Behind(mine, "")
-		if len(others) != 1 || others[0].Scope != "b" {
-			t.Errorf("the others are %v", others)
+		if err := fellows.Counts(mine, ""); err != nil {
+			t.Errorf("the first one: %v", err)
 		}
 		if diff := cmp.Diff([]string{"b", "c"}, c.asked); diff != "" {
 			t.Error(diff)
+		}
+		behind := *mine
+		behind.CreatedRevision = 9
+		if clash, left := scopes.ClashIn(fellows.Counts(&behind, "")); !left || clash.Rival.Scope != "b" {
+			t.Errorf("one that is behind is left out: %t, by %+v", left, clash.Rival)
 		}
 		alone, none := scopes.Fellows(c, by, "e")
 		if none != nil || len(alone.Scopes()) != 0 {

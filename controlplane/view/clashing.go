@@ -2,7 +2,6 @@ package view
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"slices"
 
@@ -87,29 +86,9 @@ func (d *clashingEdit) clash(key model.Key, now *scopes.Clash) {
 }
 
 // consumers are what a group compares besides what views hold: upstreams are told their
-// ids and names.
+// ids and names. Credentials of one that is left out do not count, and it is nobody's
+// anonymous consumer.
 var consumers = kept{kind: gateway.Consumers, shared: []string{gateway.IndexUsername, gateway.IndexCustomID}}
-
-// Trouble says what a clash does. Views do not hold consumers, so none is left out: what comes with
-// a credential of either is refused.
-func Trouble(c scopes.Clash) error {
-	if c.Left.Kind == consumers.kind.Name {
-		return bothRefused{c}
-	}
-	return c
-}
-
-// bothRefused is a clash in which no side counts.
-type bothRefused struct{ scopes.Clash }
-
-// Error implements error.
-func (b bothRefused) Error() string {
-	return fmt.Sprintf("the %s %s of control plane %q and the %s %s of control plane %q both have %s: credentials of neither count in the group",
-		b.Rival.Kind, b.Rival.Name, b.Rival.Scope, b.Left.Kind, b.Left.Name, b.Left.Scope, b.Shared())
-}
-
-// Unwrap returns the clash.
-func (b bothRefused) Unwrap() error { return b.Clash }
 
 // comparedAs is how the members of a group compare resources of a kind; nil if they do not.
 func comparedAs(kind string) *kept {

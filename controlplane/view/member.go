@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // Member is a control plane as its own resources see it: what they name, by id or by name,
@@ -48,9 +49,16 @@ func (m Member) Bound(t gateway.Attachment) *Bound {
 }
 
 // Anonymous resolves a plugin's config.anonymous: by id first, then by
-// username. It is nil if nobody answers to the value, or no plugin names it.
+// username. It is nil if nobody answers to the value, or no plugin names it, or if another
+// member of the group had first what upstreams would be told.
 func (m Member) Anonymous(configured string) *Consumer {
 	c, _ := m.g.anonymous.get(within(m.scope, configured))
+	if c == nil {
+		return nil
+	}
+	if _, left := m.g.clashes.get(textOf(model.Key{Kind: gateway.Consumers.Name, Scope: c.Scope, Name: c.ID})); left {
+		return nil
+	}
 	return c
 }
 

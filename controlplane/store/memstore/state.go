@@ -15,6 +15,8 @@ import (
 // never changed; a transaction works on its own copy.
 type state struct {
 	revision uint64
+	// order is that of the newest row.
+	order uint64
 	// rows by (kind, scope) and name.
 	rows tree[*model.Resource]
 	// unique holds the key in rows by (kind, scope, index, value).
@@ -179,6 +181,13 @@ func (s *state) Expired(now int64, limit int) ([]*model.Resource, error) {
 
 // Insert implements engine.Rows.
 func (s *state) Insert(row engine.Row) error {
+	s.order++
+	row.Resource.Order = s.order
+	return s.put(row)
+}
+
+// put adds a row that has its order.
+func (s *state) put(row engine.Row) error {
 	key := rowKey(row.Resource.Key())
 	s.rows = s.rows.with(key, row.Resource)
 	if row.Expires != 0 {
@@ -207,7 +216,7 @@ func (s *state) Replace(old, row engine.Row, _ bool) error {
 	if err := s.Remove(old); err != nil {
 		return err
 	}
-	return s.Insert(row)
+	return s.put(row)
 }
 
 // Remove implements engine.Rows.

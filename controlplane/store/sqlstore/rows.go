@@ -75,6 +75,7 @@ func (c *codec) decode(r *record) (*model.Resource, error) {
 		Kind: k, Scope: r.scope, Name: r.name, Version: uint64(r.version), Revision: uint64(r.revision), //nolint:gosec // written from uint64
 		Created: time.UnixMicro(r.created).UTC(), Modified: time.UnixMicro(r.modified).UTC(),
 		CreatedRevision: uint64(r.createdRevision), //nolint:gosec // written from uint64
+		Order:           uint64(r.id),              //nolint:gosec // SQLite gives the next after the greatest, which is positive
 	}
 	if len(r.taken) > 0 {
 		if err := json.Unmarshal(r.taken, &res.Taken); err != nil {
@@ -359,6 +360,7 @@ func (t *rows) put(row engine.Row) (bool, error) {
 	if err != nil || !added {
 		return false, err
 	}
+	r.Order = uint64(id) //nolint:gosec // as in decode
 	claimed, err := t.index(row, l, id)
 	if err == nil && !claimed {
 		err = t.remove(r.Key(), l, id)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,65 @@ func claimed(k *model.Kind, name string, it Item) *model.Resource {
 	r := res(k, name, it)
 	r.Created, r.CreatedRevision, r.Taken = time.Unix(1, 0), 1, map[string]uint64{"label": 1}
 	return r
+}
+
+// testOrder: of two rows the one with the lesser order was made first, whether that was announced
+// or not, whatever writers say, and before and after the store is opened again.
+func testOrder(t *testing.T, open Open) {
+	s, reopen := open(t)
+	check := func(when string, want ...model.Key) {
+		t.Helper()
+		var last uint64
+		for _, key := range want {
+			k := map[string]*model.Kind{Box.Name: Box, Quiet.Name: Quiet, Badge.Name: Badge}[key.Kind]
+			r := get(t, s, k, key.Name)
+			if r.Order <= last {
+				t.Errorf("%s: %s %s has the order %d behind %d", when, key.Kind, key.Name, r.Order, last)
+			}
+			last = r.Order
+		}
+	}
+	key := func(k *model.Kind, name string) model.Key { return model.Key{Kind: k.Name, Name: name} }
+	early := claimed(Badge, "c", Item{Label: "C"})
+	early.Order = 1
+	var made []uint64
+	must(t, s, func(tx store.Tx) error {
+		for _, r := range []*model.Resource{res(Badge, "b", Item{Label: "B"}), res(Quiet, "z", Item{}), early} {
+			r, err := tx.Create(r)
+			if err != nil {
+				return err
+			}
+			made = append(made, r.Order)
+		}
+		return nil
+	})
+	if !slices.IsSorted(made) || made[0] == 0 || made[1] == made[2] {
+		t.Errorf("whoever makes rows is told the orders %v", made)
+	}
+	create(t, s, claimed(Badge, "a", Item{Label: "A"}))
+	create(t, s, res(Box, "x", Item{Label: "X"}))
+	check("made", key(Badge, "b"), key(Quiet, "z"), key(Badge, "c"), key(Badge, "a"), key(Box, "x"))
+	must(t, s, func(tx store.Tx) error {
+		older := claimed(Badge, "a", Item{Label: "D"})
+		older.Order = 1
+		_, err := tx.Update(older, 0)
+		return err
+	})
+	if _, err := remove(bounded(t), s, Box, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := remove(bounded(t), s, Badge, "b"); err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, claimed(Badge, "b", Item{Label: "B"}))
+	want := []model.Key{key(Quiet, "z"), key(Badge, "c"), key(Badge, "a"), key(Badge, "b")}
+	check("written, and made again", want...)
+	if reopen == nil {
+		return
+	}
+	s = reopen()
+	create(t, s, claimed(Quiet, "a", Item{}))
+	check("opened again", append(want, key(Quiet, "a"))...)
 }
 
 // testSince: the store says since when there is a row and since when it has its unique

@@ -139,6 +139,7 @@ func Run(t *testing.T, open Open) {
 		{"announcements", testAnnouncements},
 		{"revision stamps", testStamps},
 		{"since when there is what", testSince},
+		{"in what order rows were made", testOrder},
 		{"watch resumes", testResume},
 		{"watch ends", testWatchEnds},
 		{"history is bounded", testHistoryLost},

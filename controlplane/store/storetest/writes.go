@@ -27,7 +27,7 @@ func testCRUD(t *testing.T, open Open) {
 		return err
 	})
 	want := &model.Resource{Kind: Box, Scope: "s", Name: "a", Version: 1, Revision: 1, Created: created.UTC(), CreatedRevision: 1, Spec: &Item{Label: "L", N: 1}}
-	same := cmp.Options{cmp.Comparer(func(a, b *model.Kind) bool { return a == b }), cmpopts.IgnoreFields(model.Resource{}, "Modified")}
+	same := cmp.Options{cmp.Comparer(func(a, b *model.Kind) bool { return a == b }), cmpopts.IgnoreFields(model.Resource{}, "Modified", "Order")}
 	for from, got := range map[string]*model.Resource{"Create": stored, "Get": get(t, s, Box, "a")} {
 		if diff := cmp.Diff(want, got, same); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", from, diff)

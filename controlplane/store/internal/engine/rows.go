@@ -80,7 +80,8 @@ type Rows interface {
 	// Expired returns up to limit rows that have expired at now, oldest first. Those
 	// that cannot be decoded are among them, as in Referrers.
 	Expired(now int64, limit int) ([]*model.Resource, error)
-	// Insert adds a row whose key and unique values are free.
+	// Insert adds a row whose key and unique values are free, and sets its
+	// [model.Resource.Order], as Add does.
 	Insert(row Row) error
 	// Add adds a row unless its key or one of its unique values may be taken. It reports
 	// whether it did; if not, nothing was written.

@@ -209,7 +209,7 @@ func (t *Tx) compose(r *model.Resource, old *model.Resource) (Row, error) {
 	}
 	if old != nil {
 		next.Version = old.Version + 1
-		next.CreatedRevision = old.CreatedRevision
+		next.CreatedRevision, next.Order = old.CreatedRevision, old.Order
 	} else {
 		next.CreatedRevision = t.rows.Revision() + 1
 	}
