@@ -7,14 +7,14 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
+// Source: requirement "Migration rules".
 var _ = Describe("docs/migration.md", func() {
 	It("can be followed by copy and paste, and prints what it shows", func() {
 		page := []string{"docs", "migration.md"}
-		// Nobody balances load here, so nobody has to notice that a gateway leaves.
+		// No load balancer is there that would have to notice that a gateway leaves.
 		out := session(checkout(), framework.Guide(page...), "MESHGATE_DRAIN_DELAY=0s")
-		for title, text := range out { println("=====", title); println(text) }
 		for _, title := range []string{"Practise it", "From a gateway of your own", "From a control plane in the cloud"} {
-			Expect(framework.Transcript(page...)[title]).NotTo(BeEmpty(), title)
+			Expect(framework.Transcript(page...)[title]).NotTo(BeEmpty(), "what the page shows under %q", title)
 		}
 		expectShown(out, page...)
 	})
