@@ -84,6 +84,16 @@ func shape(transcript string) string {
 	return "^" + t + "$"
 }
 
+// expectShown compares what was printed under each heading with what the page shows there.
+func expectShown(chapters map[string]string, page ...string) {
+	GinkgoHelper()
+	for title, shown := range framework.Transcript(page...) {
+		if title != "" {
+			Expect(strings.Trim(chapters[title], "\n")).To(MatchRegexp(shape(shown)), "%s, %q", page, title)
+		}
+	}
+}
+
 // counted is how often an answer was counted by "uniq -c".
 func counted(text, answer string) int {
 	GinkgoHelper()
@@ -134,11 +144,7 @@ var _ = Describe("docs/policies", func() {
 			seen, state, found := strings.Cut(part, "# stored\n")
 			Expect(found).To(BeTrue(), part)
 			chapters := framework.Chapters(seen)
-			for title, shown := range framework.Transcript("docs", "policies", name) {
-				if title != "" {
-					Expect(strings.Trim(chapters[title], "\n")).To(MatchRegexp(shape(shown)), "%s, %q", name, title)
-				}
-			}
+			expectShown(chapters, "docs", "policies", name)
 			if check := numbers[name]; check != nil {
 				check(chapters["See it"])
 			}
