@@ -144,6 +144,7 @@ func TestTidyingGoesOn(t *testing.T) {
 	broken.Store(true)
 	w.failing(cloud.Events, "a", "", broken, errFull)
 	w.start()
+	w.hour()
 	until(t, "the others", func() bool { return len(w.kept("b"))+len(w.kept("c")) == 0 })
 	if n := len(w.kept("a")); n != 2 {
 		t.Errorf("%d are left", n)

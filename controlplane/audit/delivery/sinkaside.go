@@ -16,6 +16,8 @@ type reading struct{ error }
 // setAside leaves a portal alone for a while, and wakes the sink for it then. Others go on meanwhile.
 func (s *sink) setAside(ctx context.Context, portal string, err error) {
 	tries := s.failures[portal]
+	s.failed.Add(1)
+	s.tried.Store(true) // it is not for the receiver that what is there waits
 	if s.failures[portal]++; tries == 0 {
 		s.Log.Warn("a syslog sink gets no events of an audit log now, and will", "sink", s.conn.Target.String(), "portal", portal, "error", err)
 	}

@@ -41,7 +41,7 @@ func TestTheEndDuringAWrite(t *testing.T) {
 		for range 1000 {
 			ctx, cancel := context.WithCancel(t.Context())
 			conn := &ended{giveUp: cancel}
-			c := Conn{Target: Target{Network: "udp"}, conn: conn}
+			c := Conn{Target: Target{Network: "udp"}, conn: conn, made: time.Now()}
 			if err := c.Send(ctx, [][]byte{[]byte("x")}); err != nil {
 				t.Fatal(err)
 			}

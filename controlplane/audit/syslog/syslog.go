@@ -25,6 +25,9 @@ const DefaultPort = 8071
 const (
 	connectTimeout = 5 * time.Second
 	writeTimeout   = 15 * time.Second
+	// resolveEvery is for how long datagrams go to the address that a name once had: nothing else tells that
+	// the collector has moved.
+	resolveEvery = time.Minute
 )
 
 // Target is where messages go.
@@ -92,20 +95,45 @@ func header(host string) string {
 // Conn is a connection to a target, which is made when it is needed. It belongs to one goroutine.
 type Conn struct {
 	Target Target
-	conn   net.Conn
+	// Dial makes connections; nil is that of the network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	conn net.Conn
+	// made is when conn was made.
+	made time.Time
 }
 
-// Send sends messages. If it fails, some of them may have arrived.
+// Dropped is the error of datagrams that could not be written, after all were tried.
+type Dropped struct {
+	// Messages is how many of them.
+	Messages int
+	// Err is why the first of them could not.
+	Err error
+}
+
+// Error implements error.
+func (d *Dropped) Error() string {
+	return fmt.Sprintf("%d datagrams cannot be written: %v", d.Messages, d.Err)
+}
+
+// Unwrap returns the cause.
+func (d *Dropped) Unwrap() error { return d.Err }
+
+// Send sends messages. If it fails, some of them may have arrived; over UDP none has been tried unless the error is
+// [Dropped].
 func (c *Conn) Send(ctx context.Context, messages [][]byte) error {
 	if c.conn != nil && c.gone() {
 		c.Close()
 	}
 	if c.conn == nil {
-		conn, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, c.Target.Network, c.Target.Address)
+		dial := c.Dial
+		if dial == nil {
+			dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
+		}
+		conn, err := dial(ctx, c.Target.Network, c.Target.Address)
 		if err != nil {
 			return err
 		}
-		c.conn = conn
+		c.conn, c.made = conn, time.Now()
 	}
 	err := c.write(ctx, messages)
 	if err != nil {
@@ -134,20 +162,26 @@ func (c *Conn) write(ctx context.Context, messages [][]byte) error {
 		_, err := c.conn.Write(all)
 		return err
 	}
-	var errs []error
+	dropped := Dropped{}
 	for _, m := range messages {
 		if _, err := c.conn.Write(m); err != nil {
-			errs = append(errs, err)
+			if dropped.Messages++; dropped.Err == nil {
+				dropped.Err = err
+			}
 		}
 	}
-	return errors.Join(errs...)
+	if dropped.Messages == 0 {
+		return nil
+	}
+	return &dropped
 }
 
 // gone reports whether the receiver has closed the connection: it sends nothing, so there is nothing to
-// read but the end. Without this look, the first messages after the end would be written to nobody.
+// read but the end. Without this look, the first messages after the end would be written to nobody. A socket for
+// datagrams is gone when its name has to be looked up anew.
 func (c *Conn) gone() bool {
 	if c.Target.Network != "tcp" {
-		return false
+		return time.Since(c.made) >= resolveEvery
 	}
 	_ = c.conn.SetReadDeadline(time.Now().Add(time.Millisecond)) // one that has none fails at the read
 	_, err := c.conn.Read(make([]byte, 1))
