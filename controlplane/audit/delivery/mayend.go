@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
-	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
@@ -70,39 +69,9 @@ func (e *Engine) wasTried(portal string) bool {
 	return e.tried[portal]
 }
 
-// probes is how many events of a portal are looked at, at most, to find one that has ended behind others whose
-// dates are in the future.
-const probes = 256
-
-// behindFuture is the number of an event of a portal that has ended and is behind others whose dates are in the
-// future, because a clock was wrong when they were stored; 0 if none is found. Such events may fill more than a page,
-// and would keep all that come after them until their dates have passed. One that has ended behind an event
-// with a right date says nothing: it is that one whose date is wrong.
-func (e *Engine) behindFuture(r store.Reader, portal string) (behind uint64, err error) {
-	rows, err := store.ListAll(r, cloud.Events, store.Query{Scope: portal, Limit: 1})
-	if err != nil || len(rows) == 0 {
-		return 0, err
-	}
-	position, err := positionOf(r, portal)
-	if err != nil {
-		if errors.Is(err, store.ErrUnreadable) { // it is made anew, and found the next time
-			err = nil
-		}
-		return 0, err
-	}
-	now, first := e.Clock.Now(), cloud.EventNumber(rows[0].Name)
-	step := max((max(position.Last, first)-first)/probes, 1)
-	for n := first; n <= position.Last; n += step {
-		event, err := r.Get(cloud.Events, portal, cloud.EventName(portal, n))
-		switch {
-		case fault.Is(err, fault.NotFound), errors.Is(err, store.ErrUnreadable):
-		case err != nil:
-			return 0, err
-		case e.ended(event):
-			behind = n
-		case !event.Modified.After(now):
-			return behind, nil
-		}
-	}
-	return behind, nil
+// forgetTried forgets a portal that is gone.
+func (e *Engine) forgetTried(portal string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.tried, portal)
 }

@@ -44,6 +44,7 @@ func (s *sink) missed(ctx context.Context, portal string, err error) {
 		}
 	}
 	s.blind = true
+	s.failed.Add(1)
 	if s.look != nil {
 		return
 	}
@@ -69,7 +70,11 @@ func (s *sink) saw(portal string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.blind, s.looks = false, 0
+	before := len(s.unread)
 	s.unread = slices.DeleteFunc(s.unread, func(p string) bool { return p == portal })
+	if before > 0 && len(s.unread) == 0 {
+		s.Log.Info("a syslog sink can read all audit logs again", "sink", s.conn.Target.String())
+	}
 	switch {
 	case len(s.unread) > 0:
 		first := s.unread[0]

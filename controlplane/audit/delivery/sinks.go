@@ -271,20 +271,19 @@ func (s *sink) page(ctx context.Context, portal string) (more bool, err error) {
 		return false, common{err}
 	}
 	first, last := cloud.EventNumber(job.names[0]), cloud.EventNumber(job.names[len(job.names)-1])
-	if first > done+1 && !lost {
-		s.lost.Add(first - done - 1)
-		s.Log.Error("events of an audit log are lost for a syslog sink: it has not taken them in time", "sink", s.conn.Target.String(), "portal", portal, "events", first-done-1)
+	if first > done+1 && !lost { // there were too many newer ones; what has ended is counted then
+		s.lose(first-done-1, portal)
 	}
 	s.sent[portal] = last
 	return len(job.names) == maxBatch || len(job.names) >= page, s.keep(context.WithoutCancel(ctx), portal)
 }
 
-// quiet is for how long datagrams must be written without an error until a sink counts as well again: where nobody
-// listens, the kernel refuses no more than every second one.
+// quiet is for how long datagrams must be written without an error until a sink counts as well again: that one was
+// refused is known later, and where nobody listens the kernel tells of no more than every second one.
 const quiet = time.Minute
 
-// send sends messages. Datagrams that could not be written are lost, and written once: a collector that is away
-// cannot be told from one that is there. What has not been tried, because there is no connection, fails.
+// send sends messages. Datagrams are written once, and those that could not be are lost: most collectors that are
+// away cannot be told from one that is there. What has not been tried, because there is no connection, fails.
 func (s *sink) send(ctx context.Context, messages [][]byte) error {
 	if len(messages) == 0 {
 		return nil
@@ -301,7 +300,7 @@ func (s *sink) send(ctx context.Context, messages [][]byte) error {
 		s.failed.Add(1)
 		s.lost.Add(uint64(dropped.Messages)) //nolint:gosec // a number of events of a batch
 		if !s.deaf {
-			s.Log.Error("events of an audit log are lost for a syslog sink: they could not be written", "sink", s.conn.Target.String(), "events", dropped.Messages, "error", dropped.Err)
+			s.Log.Error("events of an audit log are lost for a syslog sink: they cannot be written, or are refused", "sink", s.conn.Target.String(), "events", dropped.Messages, "error", dropped.Err)
 		}
 		s.deaf, s.deafened = true, s.Clock.Elapsed()
 	case s.deaf && s.Clock.Elapsed()-s.deafened >= quiet:
@@ -309,6 +308,12 @@ func (s *sink) send(ctx context.Context, messages [][]byte) error {
 		s.deaf = false
 	}
 	return nil
+}
+
+// lose counts events of a portal that are gone before the sink has got them, and says so.
+func (s *sink) lose(n uint64, portal string) {
+	s.lost.Add(n)
+	s.Log.Error("events of an audit log are lost for a syslog sink: it has not taken them in time", "sink", s.conn.Target.String(), "portal", portal, "events", n)
 }
 
 // done is the number of the last event of a portal that the sink has got.

@@ -13,7 +13,7 @@ type SinkStats struct {
 	// Sink is its address, as the settings have it.
 	Sink string
 	// Failures counts tries that failed since the engine was made, Lost the events that the sink has missed: they
-	// had ended, or were datagrams that could not be written.
+	// had ended, were too many, or were datagrams that could not be written or were refused, as far as that is known.
 	Failures, Lost uint64
 }
 

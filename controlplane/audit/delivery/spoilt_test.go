@@ -387,6 +387,7 @@ func TestSpoiltPositionAndSinks(t *testing.T) {
 			w.sinks = []syslog.Target{{Network: "tcp", Address: c.Addr().String()}}
 			stop := w.start()
 			until(t, "the sinks", func() bool { return w.registered() == 1 })
+			w.write(func(tx store.Tx) error { return put(tx, cloud.Portals, "p", &cloud.Portal{Name: "p"}) })
 			want := w.happen("p", 0, 3)
 			w.happen("gone", 0, 2)
 			until(t, "the first", func() bool { return w.sent(c, "p") == 3 && w.sent(c, "gone") == 2 && len(c.events()) == 5 })

@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"errors"
-	"maps"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -13,78 +12,87 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// sweep removes what is left of portals that are gone: a process that ended while it removed the events of one,
-// a sink that stored how far it was afterwards, and each lease leave rows that nobody else would ever remove. The
+// sweep removes what is left of portals that are gone: rows that a process did not come to that ended while it
+// removed a portal, how far a sink was that stored it afterwards, and leases, which nobody else would ever remove. The
 // leases of syslog sinks that are gone go, too.
 func (e *Engine) sweep(ctx context.Context, held *lease.Lease) error {
-	named := map[string]bool{}
-	var idle []string
+	var portals, idle []string
 	err := e.Store.View(ctx, func(r store.Reader) (err error) {
-		clear(named)
-		if err := e.named(r, named); err != nil {
-			return err
+		if portals, err = e.left(r); err == nil {
+			idle, err = e.sinkLeases(r)
 		}
-		idle, err = e.sinkLeases(r)
 		return err
 	})
-	for _, name := range idle {
-		_, failed := e.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
-			return errors.Join(held.Check(tx), e.Leases.Remove(tx, name))
-		})
-		err = errors.Join(err, failed)
+	if err != nil {
+		return err
 	}
-	for portal := range maps.Keys(named) {
+	remove := func(removal func(store.Tx) error) {
 		if ctx.Err() != nil {
-			return err
+			return
 		}
 		_, failed := e.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
 			if err := held.Check(tx); err != nil {
 				return err
 			}
-			return e.sweepPortal(tx, portal)
+			return removal(tx)
 		})
 		err = errors.Join(err, failed)
+	}
+	for _, name := range idle {
+		remove(func(tx store.Tx) error { return e.Leases.Remove(tx, name) })
+	}
+	for _, portal := range portals {
+		remove(func(tx store.Tx) error { return e.sweepPortal(tx, portal) })
+		e.forgetTried(portal)
 	}
 	return err
 }
 
-// named collects the names of portals that are gone, as far as other rows have them.
-func (e *Engine) named(r store.Reader, names map[string]bool) error {
+// left are the names of portals that are gone and have rows.
+func (e *Engine) left(r store.Reader) (portals []string, err error) {
+	names, err := e.named(r)
+	if err != nil {
+		return nil, err
+	}
+	for portal := range names {
+		is, err := gone(r, portal)
+		if err != nil {
+			return nil, err
+		}
+		if is {
+			portals = append(portals, portal)
+		}
+	}
+	return portals, nil
+}
+
+// named are the names of portals, whether there are these or not, as far as rows that say how far logs are and
+// leases have them.
+func (e *Engine) named(r store.Reader) (names map[string]bool, err error) {
 	scopes, err := scopesOfSinks(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	lists := []func() ([]*model.Resource, error){
-		func() ([]*model.Resource, error) { return store.ListAll(r, cloud.Positions, store.Query{}) },
-		func() ([]*model.Resource, error) { return store.ListAll(r, cloud.Deliveries, store.Query{}) },
-	}
-	for _, scope := range scopes {
-		lists = append(lists, func() ([]*model.Resource, error) {
-			return store.ListAll(r, cloud.SinkPositions, store.Query{Scope: scope})
-		})
-	}
-	for _, list := range lists {
-		rows, err := list()
-		if err != nil {
-			return err
-		}
+	names = map[string]bool{}
+	note := func(k *model.Kind, scope string) {
+		rows, failed := store.ListAll(r, k, store.Query{Scope: scope})
 		for _, row := range rows {
 			names[row.Name] = true
 		}
+		err = errors.Join(err, failed)
 	}
-	rows, err := store.ListAll(r, lease.Leases, store.Query{})
+	note(cloud.Positions, "")
+	note(cloud.Deliveries, "")
+	for _, scope := range scopes {
+		note(cloud.SinkPositions, scope)
+	}
+	rows, failed := store.ListAll(r, lease.Leases, store.Query{})
 	for _, row := range rows {
 		if portal, ok := strings.CutPrefix(row.Name, hookLease); ok {
 			names[portal] = true
 		}
 	}
-	for portal := range names {
-		is, failed := gone(r, portal)
-		if err = errors.Join(err, failed); !is {
-			delete(names, portal)
-		}
-	}
-	return err
+	return names, errors.Join(err, failed)
 }
 
 // sinkLeases are the names of the leases of syslog sinks that are gone.

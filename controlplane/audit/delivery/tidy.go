@@ -77,14 +77,15 @@ func (e *Engine) tidyPortal(ctx context.Context, held *lease.Lease, portal strin
 }
 
 // tidyPage removes up to [tidied] events of a portal that have ended, and says whether there may be more. Those
-// up to the number behind have ended, whatever their dates say.
-// Those of them that the webhook has not delivered are lost. A position that cannot be read is made anew before
+// up to the number behind have ended, whatever their dates say. Those of them that the webhook has not delivered, or
+// that a sink has not got, are lost for it. A position that cannot be read is made anew before
 // anything is removed, because its numbers are counted from the events; nobody else does it for a webhook that
 // is off.
 func (e *Engine) tidyPage(ctx context.Context, held *lease.Lease, portal string, behind uint64) (more bool, err error) {
 	var lost uint64
+	var missed []uint64
 	_, err = e.Writer.Write(ctx, model.Credential, func(tx store.Tx) error {
-		more, lost = false, 0
+		more, lost, missed = false, 0, nil
 		if err := held.Check(tx); err != nil {
 			return err
 		}
@@ -92,53 +93,54 @@ func (e *Engine) tidyPage(ctx context.Context, held *lease.Lease, portal string,
 		if err != nil {
 			return err
 		}
-		rows, err := store.ListAll(tx, cloud.Events, store.Query{Scope: portal, Limit: tidied})
+		rows, err := e.ending(tx, portal, behind)
 		if err != nil {
 			return err
 		}
-		until, err := e.mayEnd(tx, portal)
-		if err != nil {
-			return err
-		}
-		over := e.over(rows, behind)
-		for over > 0 && cloud.EventNumber(rows[over-1].Name) > until {
-			over--
-		}
-		for _, row := range rows[:over] {
+		for _, row := range rows {
 			if err := tx.Delete(cloud.Events, portal, row.Name, row.Version); err != nil {
 				return err
 			}
 		}
-		more = over == tidied
-		if over == 0 || position == nil {
+		more = len(rows) == tidied
+		if len(rows) == 0 || position == nil {
 			return nil
 		}
-		lost, err = dropped(tx, position, rows[:over])
+		if lost, err = dropped(tx, position, rows); err != nil {
+			return err
+		}
+		missed, err = e.passed(tx, portal, cloud.EventNumber(rows[len(rows)-1].Name))
 		return err
 	})
-	if err == nil && lost > 0 {
+	if err != nil {
+		return more, err
+	}
+	if lost > 0 {
 		e.lose(lost, expired, portal)
 	}
-	return more, err
-}
-
-// over is how many of the first events have ended. Events are in the order in which they were stored, so
-// that whatever their dates say, one that is before another has been kept for longer.
-//
-// The date is the wall clock of the commit, and the end is judged by the earliest time that it may be, if
-// every setting of the clock counts: so the whole span passes in between, wherever the clock was meanwhile.
-func (e *Engine) over(rows []*model.Resource, behind uint64) int {
-	for i := len(rows); i > 0; i-- {
-		if cloud.EventNumber(rows[i-1].Name) <= behind || e.ended(rows[i-1]) {
-			return i
+	for i, n := range missed {
+		if n > 0 {
+			e.sinks[i].lose(n, portal)
 		}
 	}
-	return 0
+	return more, nil
 }
 
-// ended reports whether an event has been kept for long enough, by its own date.
-func (e *Engine) ended(event *model.Resource) bool {
-	return !event.Modified.Add(cloud.KeptEvents).After(e.Clock.EarliestFor(cloud.KeptEvents))
+// ending are the first events of a portal that end now, up to [tidied] of them.
+func (e *Engine) ending(tx store.Tx, portal string, behind uint64) ([]*model.Resource, error) {
+	rows, err := store.ListAll(tx, cloud.Events, store.Query{Scope: portal, Limit: tidied})
+	if err != nil {
+		return nil, err
+	}
+	until, err := e.mayEnd(tx, portal)
+	if err != nil {
+		return nil, err
+	}
+	over := e.over(rows, behind)
+	for over > 0 && cloud.EventNumber(rows[over-1].Name) > until {
+		over--
+	}
+	return rows[:over], nil
 }
 
 // dropped notes in the position of a portal that its first events are gone, which are given. It returns how many
@@ -168,4 +170,27 @@ func dropped(tx store.Tx, stored *model.Resource, gone []*model.Resource) (lost 
 	}
 	_, err = tx.Update(&model.Resource{Kind: cloud.Deliveries, Name: portal, Spec: &after}, version)
 	return lost, err
+}
+
+// passed notes that the events of a portal up to a number are gone, and returns how many of them each sink has
+// missed. A sink that is down would else count them as lost no sooner than it works again, in another process.
+func (e *Engine) passed(tx store.Tx, portal string, last uint64) ([]uint64, error) {
+	missed := make([]uint64, len(e.sinks))
+	for i, s := range e.sinks {
+		if portal == cloud.ControlPlaneLog && !e.ControlPlane {
+			continue
+		}
+		done, err := s.done(tx, portal)
+		if errors.Is(err, store.ErrUnreadable) || err == nil && done >= last { // it is made anew by the sink
+			continue
+		}
+		if err == nil {
+			err = set(tx, cloud.SinkPositions, s.scope, portal, &cloud.SinkPosition{Done: last})
+		}
+		if err != nil {
+			return nil, err
+		}
+		missed[i] = last - done
+	}
+	return missed, nil
 }

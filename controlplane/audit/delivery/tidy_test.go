@@ -94,6 +94,35 @@ func TestOldEventsOfSinks(t *testing.T) {
 	}
 }
 
+// TestSinkMissesWhatHasEnded: what has ended is lost for a sink that is down, and counts as that at once and only once.
+// What happens later is for it.
+func TestSinkMissesWhatHasEnded(t *testing.T) {
+	w, l, said := datagrams(t)
+	l.away.Store(true)
+	w.hold = true
+	w.start()
+	until(t, "the sinks", func() bool { return w.registered() == 1 })
+	w.happen("p", 0, 3)
+	<-w.held // it is down
+	w.pass(old)
+	w.hour()
+	w.sinkIs(0, 1, 3)
+	if n := len(w.kept("p")); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+	w.happen("p", 3, 4)
+	w.sinkIs(1, 1, 3)
+	l.away.Store(false)
+	w.resume()
+	if got := <-l.got; got != "p-3" {
+		t.Errorf("%s arrived", got)
+	}
+	w.sinkIs(0, 1, 3)
+	if n := said.count("it has not taken them in time"); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+}
+
 // TestEventsOfTheFuture: events that a clock has dated in the future, however many, keep none of those after them
 // for longer.
 func TestEventsOfTheFuture(t *testing.T) {
@@ -126,6 +155,26 @@ func TestOneEventOfThePast(t *testing.T) {
 	w.start()
 	w.hour()
 	if n := len(w.kept("p")); n != 2*tidied+2 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+// TestEarlyDateWithinAPage: the same within the first events.
+func TestEarlyDateWithinAPage(t *testing.T) {
+	w := newWorld(t)
+	w.hook("p", newReceiver(t), false)
+	w.happen("p", 0, 3)
+	w.set(-old)
+	w.happen("p", 3, 4)
+	w.set(100 * 24 * time.Hour)
+	w.happen("p", 4, 5)
+	w.set(0)
+	w.pass(time.Hour)
+	w.happen("p", 5, 6)
+	w.clock = steady.New(w.wall) // that of another process, which knows nothing of it
+	w.start()
+	w.hour()
+	if n := len(w.kept("p")); n != 6 {
 		t.Errorf("%d are left", n)
 	}
 }
@@ -168,9 +217,13 @@ func TestRowsOfPortalsThatAreGone(t *testing.T) {
 		t.Fatalf("%d events are left", n)
 	}
 	w.log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	w.prepare = func(e *Engine) { e.hasTried("gone") }
 	stop = w.start()
 	<-w.rests
 	stop()
+	if w.engine.tried["gone"] {
+		t.Error("it is remembered that the portal was tried")
+	}
 	want := slices.DeleteFunc(before, func(row string) bool { return strings.HasSuffix(row, "gone") })
 	if got := w.rows(); !slices.Equal(got, want) {
 		t.Errorf("rows:\n%q, want\n%q", got, want)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-var errRefused = errors.New("connection refused")
+var errAway = errors.New("network is unreachable")
 
 // socket is a socket for datagrams that refuses those in refuses.
 type socket struct {
@@ -21,13 +23,15 @@ type socket struct {
 
 func (s *socket) Write(b []byte) (int, error) {
 	if string(b) == s.refuses {
-		return 0, errRefused
+		return 0, errAway
 	}
 	s.got = append(s.got, string(b))
 	return len(b), nil
 }
 
 func (*socket) SetWriteDeadline(time.Time) error { return nil }
+func (*socket) SetReadDeadline(time.Time) error  { return nil }
+func (*socket) Read([]byte) (int, error)         { return 0, os.ErrDeadlineExceeded }
 
 func (s *socket) Close() error {
 	s.closed = true
@@ -58,7 +62,7 @@ func TestDatagramsAreResolvedAnew(t *testing.T) {
 // TestDroppedDatagrams: those that cannot be written are counted, and hold up no others. Without a socket nothing is
 // dropped.
 func TestDroppedDatagrams(t *testing.T) {
-	s, failed := &socket{refuses: "b"}, errRefused
+	s, failed := &socket{refuses: "b"}, errAway
 	c := Conn{Target: Target{Network: "udp"}, Dial: func(context.Context, string, string) (net.Conn, error) { return s, failed }}
 	messages := [][]byte{[]byte("a"), []byte("b"), []byte("c"), []byte("b")}
 	if _, dropped := errors.AsType[*Dropped](c.Send(t.Context(), messages)); dropped || len(s.got) != 0 {
@@ -66,7 +70,41 @@ func TestDroppedDatagrams(t *testing.T) {
 	}
 	failed = nil
 	dropped, ok := errors.AsType[*Dropped](c.Send(t.Context(), messages))
-	if !ok || dropped.Messages != 2 || !errors.Is(dropped, errRefused) || len(s.got) != 2 || !s.closed {
+	if !ok || dropped.Messages != 2 || !errors.Is(dropped, errAway) || len(s.got) != 2 || !s.closed {
 		t.Errorf("%+v, %v arrived", dropped, s.got)
+	}
+}
+
+// TestRefusedDatagrams: that nobody listens is known once the host of the collector has answered, and told with the
+// next datagram, which is sent nevertheless. It is told, too, if there is one in each minute, and only once.
+func TestRefusedDatagrams(t *testing.T) {
+	pc, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := pc.LocalAddr().String()
+	_ = pc.Close()
+	c := Conn{Target: Target{Network: "udp", Address: address}}
+	defer c.Close()
+	send := func() error { return c.Send(t.Context(), [][]byte{[]byte("x")}) }
+	if err := send(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		c.made = time.Now().Add(-resolveEvery)
+		dropped, ok := errors.AsType[*Dropped](send())
+		if !ok || dropped.Messages != 1 || !errors.Is(dropped, syscall.ECONNREFUSED) {
+			t.Fatalf("%+v", dropped)
+		}
+	}
+	if pc, err = new(net.ListenConfig).ListenPacket(t.Context(), "udp", address); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = pc.Close() }()
+	if _, ok := errors.AsType[*Dropped](send()); !ok {
+		t.Error("the last one that was refused is not told of")
+	}
+	if err := send(); err != nil {
+		t.Error(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/audit"
@@ -100,19 +101,22 @@ type Conn struct {
 	conn net.Conn
 	// made is when conn was made.
 	made time.Time
+	// refused is what the host of the receiver has answered to datagrams of a Send before; nil if it has not.
+	refused error
 }
 
-// Dropped is the error of datagrams that could not be written, after all were tried.
+// Dropped is the error of datagrams that are known not to have arrived, after all were tried.
 type Dropped struct {
-	// Messages is how many of them.
+	// Messages is how many of them could not be written, and one more if the host of the receiver has refused
+	// any since the last Send.
 	Messages int
-	// Err is why the first of them could not.
+	// Err is why the first of them is lost.
 	Err error
 }
 
 // Error implements error.
 func (d *Dropped) Error() string {
-	return fmt.Sprintf("%d datagrams cannot be written: %v", d.Messages, d.Err)
+	return fmt.Sprintf("%d datagrams are lost: %v", d.Messages, d.Err)
 }
 
 // Unwrap returns the cause.
@@ -136,7 +140,8 @@ func (c *Conn) Send(ctx context.Context, messages [][]byte) error {
 		c.conn, c.made = conn, time.Now()
 	}
 	err := c.write(ctx, messages)
-	if err != nil {
+	// A socket for datagrams outlives a refusal: it is where the next one will be read.
+	if err != nil && (c.Target.Network == "tcp" || !errors.Is(err, syscall.ECONNREFUSED)) {
 		c.Close()
 	}
 	return err
@@ -163,6 +168,9 @@ func (c *Conn) write(ctx context.Context, messages [][]byte) error {
 		return err
 	}
 	dropped := Dropped{}
+	if c.refused != nil {
+		dropped, c.refused = Dropped{Messages: 1, Err: c.refused}, nil
+	}
 	for _, m := range messages {
 		if _, err := c.conn.Write(m); err != nil {
 			if dropped.Messages++; dropped.Err == nil {
@@ -178,14 +186,19 @@ func (c *Conn) write(ctx context.Context, messages [][]byte) error {
 
 // gone reports whether the receiver has closed the connection: it sends nothing, so there is nothing to
 // read but the end. Without this look, the first messages after the end would be written to nobody. A socket for
-// datagrams is gone when its name has to be looked up anew.
+// datagrams is gone when its name has to be looked up anew. The look tells of it that what was written before was
+// refused; with one datagram a minute, nobody else would ever hear of that.
 func (c *Conn) gone() bool {
-	if c.Target.Network != "tcp" {
-		return time.Since(c.made) >= resolveEvery
-	}
 	_ = c.conn.SetReadDeadline(time.Now().Add(time.Millisecond)) // one that has none fails at the read
 	_, err := c.conn.Read(make([]byte, 1))
-	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+	failed := err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+	if c.Target.Network == "tcp" {
+		return failed
+	}
+	if failed {
+		c.refused = err
+	}
+	return time.Since(c.made) >= resolveEvery
 }
 
 // Close closes the connection; the next message makes another one.
