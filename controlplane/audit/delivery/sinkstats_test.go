@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/audit/syslog"
+	"github.com/meshgate/meshgate/controlplane/cloud"
 )
 
 // line is a sink of datagrams that has no address while it is away, and refuses what it gets while it is deaf.
@@ -139,4 +140,22 @@ func TestDatagramsThatAreRefused(t *testing.T) {
 	if again := said.count(textAgain); again != 2 {
 		t.Errorf("%d lines", again)
 	}
+}
+
+// TestSinkMissesWhatIsCrowdedOut: what there is no room for is lost for a sink that is down, and does not wait.
+func TestSinkMissesWhatIsCrowdedOut(t *testing.T) {
+	maxEvents = 10
+	t.Cleanup(func() { maxEvents = cloud.MaxEvents })
+	w, l, _ := datagrams(t)
+	l.away.Store(true)
+	w.hold = true
+	w.start()
+	until(t, "the sinks", func() bool { return w.registered() == 1 })
+	w.happen("p", 0, 1)
+	<-w.held
+	w.happen("p", 1, 15)
+	w.sinkIs(10, 1, 0)
+	l.away.Store(false)
+	w.resume()
+	w.sinkIs(0, 1, 5)
 }

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -193,6 +194,10 @@ func TestRowsOfPortalsThatAreGone(t *testing.T) {
 		w.happen(portal, 0, 2)
 		until(t, portal, func() bool { return w.progress(portal).Cursor == cloud.EventName(portal, 2) && w.sent(c, portal) == 2 })
 	}
+	w.write(func(tx store.Tx) error { // these are there, and have no events
+		return errors.Join(put(tx, cloud.Portals, "known", &cloud.Portal{Name: "known"}), put(tx, cloud.Positions, "known", &cloud.Position{Last: 3, First: 4}),
+			put(tx, cloud.Webhooks, "led", &cloud.Webhook{}), put(tx, cloud.Positions, "led", &cloud.Position{Last: 3, First: 4}))
+	})
 	w.happen("full", 0, 1) // it has an event, which a login stored at the last moment
 	until(t, "the last", func() bool { return w.sent(c, "full") == 1 })
 	stop()
@@ -227,6 +232,9 @@ func TestRowsOfPortalsThatAreGone(t *testing.T) {
 	want := slices.DeleteFunc(before, func(row string) bool { return strings.HasSuffix(row, "gone") })
 	if got := w.rows(); !slices.Equal(got, want) {
 		t.Errorf("rows:\n%q, want\n%q", got, want)
+	}
+	if n := len(w.kept("full")); n != 1 {
+		t.Errorf("%d events are left", n)
 	}
 }
 
