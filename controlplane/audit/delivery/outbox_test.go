@@ -141,17 +141,6 @@ func TestClockThatIsSet(t *testing.T) {
 	}
 }
 
-// lease is the row of a lease; nothing if nobody has taken it yet.
-func (w *world) lease(name string) (l lease.Row) {
-	_ = w.s.View(context.Background(), func(r store.Reader) error {
-		if res, err := r.Get(lease.Leases, "", name); err == nil {
-			l = *res.Spec.(*lease.Row)
-		}
-		return nil
-	})
-	return l
-}
-
 // TestEventsCostOthersNothing: events take no revision and leave no change records.
 func TestEventsCostOthersNothing(t *testing.T) {
 	w := newWorld(t)

@@ -131,7 +131,7 @@ func TestDatagramsThatAreRefused(t *testing.T) {
 			l.deaf.Store(false)
 			happen(3*streak + i + 1)
 		}
-		if lost, again := said.count(textLost), said.count(textAgain); lost != int(streak)+1 || again != int(streak) { //nolint:gosec // two
+		if lost, again := said.count(textLost), said.count(textAgain); lost != int(streak)+1 || again != int(streak) {
 			t.Errorf("%d and %d lines", lost, again)
 		}
 		w.pass(quiet)
