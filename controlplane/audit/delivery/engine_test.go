@@ -221,7 +221,10 @@ func (w *world) rest(ctx context.Context, d time.Duration) error {
 	case Window:
 		return ctx.Err()
 	case tidying:
-		w.rests <- struct{}{}
+		w.mu.Lock()
+		rests := w.rests
+		w.mu.Unlock()
+		rests <- struct{}{}
 		select {
 		case <-ctx.Done():
 		case <-w.hours:
@@ -298,7 +301,9 @@ func (w *world) ready() (*Engine, *outward.Client) {
 func (w *world) start() (stop func()) {
 	w.t.Helper()
 	e, client := w.ready()
-	w.rests = make(chan struct{}, 1000)
+	w.mu.Lock()
+	w.rests = make(chan struct{}, 1000) // an engine that runs beside this one reads it
+	w.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	w.ctx = ctx
 	if w.prepare != nil {
