@@ -56,6 +56,7 @@ func (cp *ControlPlane) collectors() []prometheus.Collector {
 		counter("audit_events_crowded_out_total", "Audit events that were dropped undelivered because there were too many newer ones.", func() float64 { return float64(audited().Crowded) }),
 		counter("audit_events_unreadable_total", "Audit events that cannot be read and were passed over.", func() float64 { return float64(audited().Unreadable) }),
 		cp.ready.conditions.Collector(),
+		sinkMetrics{cp},
 		nodeMetrics{cp},
 		newExpiries(cp),
 	}

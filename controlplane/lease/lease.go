@@ -274,6 +274,20 @@ func (l *Lease) Release(ctx context.Context) {
 	})
 }
 
+// Remove removes the row of a lease that nobody will take any more, in a transaction. One that somebody holds
+// stays; where the store is of this process alone, other processes hold none.
+func (h *Holder) Remove(tx store.Tx, name string) error {
+	f, err := find(tx, name)
+	if err != nil {
+		return err
+	}
+	free := !f.damaged && f.row.Holder == "" || h.Sole && f.row.Holder != h.Holder
+	if !free || f.version == 0 && !f.damaged {
+		return nil
+	}
+	return tx.Delete(Leases, "", name, f.version)
+}
+
 // find reads a row.
 func find(r store.Reader, name string) (found, error) {
 	res, err := r.Get(Leases, "", name)

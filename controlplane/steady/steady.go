@@ -70,6 +70,12 @@ func (c *Clock) Now() time.Time {
 	return wall
 }
 
+// Elapsed returns the time since some fixed moment, which no setting of the wall clock changes.
+func (c *Clock) Elapsed() time.Duration {
+	_, elapsed := c.read()
+	return elapsed
+}
+
 // Earliest returns the earliest possible time. For each moment of the last [Window],
 // consider what the wall clock would say now if it had not been set since: the result is the
 // smallest of these.

@@ -141,3 +141,15 @@ func TestSpansAreNotCutShort(t *testing.T) {
 		}
 	})
 }
+
+// TestElapsed: no setting of the wall clock counts as time that has passed.
+func TestElapsed(t *testing.T) {
+	h := &hand{}
+	c := New(h.read)
+	before := c.Elapsed()
+	h.offset = 48 * time.Hour
+	h.elapsed += time.Minute
+	if got := c.Elapsed() - before; got != time.Minute {
+		t.Errorf("%v", got)
+	}
+}

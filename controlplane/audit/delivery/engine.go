@@ -65,8 +65,13 @@ type Engine struct {
 	// start begins work at a portal; nil unless Run works.
 	start func(*worker)
 
+	// tried are the portals whose webhooks have been sent something since the engine was made.
+	tried map[string]bool
+
 	sinks []*sink
 	stats stats
+	// began is when Run began, by [steady.Clock.Elapsed].
+	began time.Duration
 }
 
 // New returns an engine. Run does the work.
@@ -74,7 +79,7 @@ func New(o Options) *Engine {
 	if o.Rest == nil {
 		o.Rest = alarm.Rest
 	}
-	e := &Engine{Options: o, busy: map[string]*worker{}}
+	e := &Engine{Options: o, busy: map[string]*worker{}, tried: map[string]bool{}}
 	for _, to := range o.Sinks {
 		e.sinks = append(e.sinks, newSink(e, to))
 	}
@@ -83,6 +88,7 @@ func New(o Options) *Engine {
 
 // Run delivers until ctx ends. It returns nil then, and what is under way has ended.
 func (e *Engine) Run(ctx context.Context) error {
+	e.began = e.Clock.Elapsed()
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer e.begin(func(w *worker) { workers.Go(func() { w.run(ctx) }) })()

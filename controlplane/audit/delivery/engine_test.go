@@ -161,6 +161,10 @@ type world struct {
 	over chan struct{}
 	// lingers has an entry for each time that a worker had nothing to do.
 	lingers chan struct{}
+	// rests has an entry for each time that the engine has tidied up, which it does again when hours has one.
+	rests, hours chan struct{}
+	// prepare, if set, is told of an engine before it runs.
+	prepare func(*Engine)
 }
 
 func newWorld(t *testing.T) *world {
@@ -171,13 +175,16 @@ func newWorld(t *testing.T) *world {
 
 func blankWorld(t testing.TB) *world {
 	now := time.Now()
-	w := &world{t: t, now: now, base: now, held: make(chan struct{}, 1000), over: make(chan struct{}), lingers: make(chan struct{}, 1000), sole: true, log: slog.New(slog.DiscardHandler)}
-	w.clock = steady.New(func() (time.Time, time.Duration) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.now.Add(w.off), w.now.Sub(w.base)
-	})
+	w := &world{t: t, now: now, base: now, held: make(chan struct{}, 1000), over: make(chan struct{}), lingers: make(chan struct{}, 1000), rests: make(chan struct{}, 1000), hours: make(chan struct{}), sole: true, log: slog.New(slog.DiscardHandler)}
+	w.clock = steady.New(w.wall)
 	return w
+}
+
+// wall is the wall clock of the host, and the time that has passed.
+func (w *world) wall() (time.Time, time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now.Add(w.off), w.now.Sub(w.base)
 }
 
 // open begins with a store.
@@ -213,12 +220,21 @@ func (w *world) rest(ctx context.Context, d time.Duration) error {
 	switch d {
 	case Window:
 		return ctx.Err()
-	case linger, tidying:
-		if d == linger {
-			select {
-			case w.lingers <- struct{}{}:
-			default:
-			}
+	case tidying:
+		w.mu.Lock()
+		rests := w.rests
+		w.mu.Unlock()
+		rests <- struct{}{}
+		select {
+		case <-ctx.Done():
+		case <-w.hours:
+			w.pass(d)
+		}
+		return ctx.Err()
+	case linger:
+		select {
+		case w.lingers <- struct{}{}:
+		default:
 		}
 		<-ctx.Done()
 		return ctx.Err()
@@ -237,6 +253,14 @@ func (w *world) rest(ctx context.Context, d time.Duration) error {
 	}
 	w.pass(d)
 	return ctx.Err()
+}
+
+// hour lets an hour pass after the engine has tidied up, and waits until it has done so again.
+func (w *world) hour() {
+	<-w.rests
+	w.hours <- struct{}{}
+	<-w.rests
+	w.rests <- struct{}{} // for the next one
 }
 
 // resume ends a wait.
@@ -277,8 +301,14 @@ func (w *world) ready() (*Engine, *outward.Client) {
 func (w *world) start() (stop func()) {
 	w.t.Helper()
 	e, client := w.ready()
+	w.mu.Lock()
+	w.rests = make(chan struct{}, 1000) // an engine that runs beside this one reads it
+	w.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	w.ctx = ctx
+	if w.prepare != nil {
+		w.prepare(e)
+	}
 	done := make(chan error)
 	go func() { done <- e.Run(ctx) }()
 	var once sync.Once

@@ -44,7 +44,8 @@ var errFull = errors.New("the disk is full")
 // happens at others meanwhile.
 func TestSinkSetsAPortalAside(t *testing.T) {
 	w := newWorld(t)
-	c := newCollector(t, "127.0.0.1:0")
+	c, said := newCollector(t, "127.0.0.1:0"), &lines{}
+	w.log = slog.New(slog.NewTextHandler(said, nil))
 	w.sinks = []syslog.Target{{Network: "tcp", Address: c.Addr().String()}}
 	broken := &atomic.Bool{}
 	broken.Store(true)
@@ -58,6 +59,10 @@ func TestSinkSetsAPortalAside(t *testing.T) {
 	broken.Store(false)
 	w.resume()
 	until(t, "the portal", func() bool { return w.sent(c, "bad") == 1 && slices.Contains(c.events(), "bad-0") })
+	until(t, "the line", func() bool { return said.count("a syslog sink gets events of an audit log again") == 1 })
+	if n := w.engine.SinkStats()[0].Failures; n < 2 {
+		t.Errorf("%d tries have failed", n)
+	}
 	if got := without(c.events(), "good-0", "good-1", "good-2"); !slices.Equal(got, []string{"bad-0"}) {
 		t.Errorf("%v arrived", got)
 	}
@@ -144,6 +149,7 @@ func TestTidyingGoesOn(t *testing.T) {
 	broken.Store(true)
 	w.failing(cloud.Events, "a", "", broken, errFull)
 	w.start()
+	w.hour()
 	until(t, "the others", func() bool { return len(w.kept("b"))+len(w.kept("c")) == 0 })
 	if n := len(w.kept("a")); n != 2 {
 		t.Errorf("%d are left", n)

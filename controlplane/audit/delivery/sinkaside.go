@@ -16,6 +16,8 @@ type reading struct{ error }
 // setAside leaves a portal alone for a while, and wakes the sink for it then. Others go on meanwhile.
 func (s *sink) setAside(ctx context.Context, portal string, err error) {
 	tries := s.failures[portal]
+	s.failed.Add(1)
+	s.tried.Store(true) // it is not for the receiver that what is there waits
 	if s.failures[portal]++; tries == 0 {
 		s.Log.Warn("a syslog sink gets no events of an audit log now, and will", "sink", s.conn.Target.String(), "portal", portal, "error", err)
 	}
@@ -42,6 +44,7 @@ func (s *sink) missed(ctx context.Context, portal string, err error) {
 		}
 	}
 	s.blind = true
+	s.failed.Add(1)
 	if s.look != nil {
 		return
 	}
@@ -67,7 +70,11 @@ func (s *sink) saw(portal string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.blind, s.looks = false, 0
+	before := len(s.unread)
 	s.unread = slices.DeleteFunc(s.unread, func(p string) bool { return p == portal })
+	if before > 0 && len(s.unread) == 0 {
+		s.Log.Info("a syslog sink can read all audit logs again", "sink", s.conn.Target.String())
+	}
 	switch {
 	case len(s.unread) > 0:
 		first := s.unread[0]

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/audit/syslog"
 	"github.com/meshgate/meshgate/controlplane/cloud"
@@ -14,7 +16,7 @@ import (
 )
 
 // sink sends the events of all portals to one receiver by syslog. Over TCP, what could not be written is
-// written later, in order; datagrams are sent once.
+// written later, in order; datagrams are sent once, as soon as there is an address to send them to.
 type sink struct {
 	*Engine
 	conn syslog.Conn
@@ -44,6 +46,14 @@ type sink struct {
 	// sent is how far the sink is with portals of which that is not stored yet: it gets none of this once more.
 	// Only run uses it.
 	sent map[string]uint64
+	// deaf says that datagrams could not be written, the last time at a moment by [steady.Clock.Elapsed]. Only
+	// run uses them.
+	deaf     bool
+	deafened time.Duration
+	// tried says that something was sent since the engine was made, or that it is not the receiver that keeps it
+	// from that. failed and lost count tries that failed, and events that the receiver will never get.
+	tried        atomic.Bool
+	failed, lost atomic.Uint64
 }
 
 func newSink(e *Engine, to syslog.Target) *sink {
@@ -82,6 +92,9 @@ func (s *sink) run(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; {
 		err := s.all(ctx)
 		if err == nil {
+			if failures > 0 {
+				s.Log.Info("a syslog sink gets events again", "sink", s.conn.Target.String())
+			}
 			failures = 0
 			select {
 			case <-ctx.Done():
@@ -91,6 +104,9 @@ func (s *sink) run(ctx context.Context) {
 		}
 		if failures == 0 && ctx.Err() == nil {
 			s.Log.Warn("a syslog sink gets no events now, and will", "sink", s.conn.Target.String(), "error", err)
+		}
+		if ctx.Err() == nil {
+			s.failed.Add(1)
 		}
 		_ = s.Rest(ctx, backOff(failures)) // its end is seen
 		failures++
@@ -118,7 +134,7 @@ func (s *sink) leave(ctx context.Context) {
 // be stored before is stored first: while nothing can be stored, nothing is sent.
 func (s *sink) all(ctx context.Context) error {
 	if s.lease == nil || s.lease.Context().Err() != nil {
-		held, err := s.Leases.Take(ctx, "audit-log-syslog/"+s.scope)
+		held, err := s.Leases.Take(ctx, sinkLease+s.scope)
 		if err != nil {
 			return err
 		}
@@ -149,6 +165,9 @@ func (s *sink) drain(ctx context.Context, portal string) error {
 	for more := true; more; {
 		var err error
 		if more, err = s.page(s.lease.Context(), portal); err == nil {
+			if s.failures[portal] > 0 {
+				s.Log.Info("a syslog sink gets events of an audit log again", "sink", s.conn.Target.String(), "portal", portal)
+			}
 			delete(s.failures, portal)
 			continue
 		}
@@ -229,13 +248,10 @@ func (s *sink) page(ctx context.Context, portal string) (more bool, err error) {
 	)
 	err = s.Store.View(ctx, func(r store.Reader) error {
 		job, done, lost = work{}, 0, false
-		res, err := r.Get(cloud.SinkPositions, s.scope, portal)
-		switch {
-		case err == nil:
-			done = res.Spec.(*cloud.SinkPosition).Done
-		case errors.Is(err, store.ErrUnreadable):
+		var err error
+		if done, err = s.done(r, portal); errors.Is(err, store.ErrUnreadable) {
 			lost = true // it gets all that is there
-		case !fault.Is(err, fault.NotFound):
+		} else if err != nil {
 			return err
 		}
 		return job.fill(r, portal, cloud.EventName(portal, done), "", maxBatch)
@@ -251,13 +267,63 @@ func (s *sink) page(ctx context.Context, portal string) (more bool, err error) {
 	for i := range job.events {
 		messages = append(messages, syslog.Message(s.Origin, &job.events[i], s.Signer))
 	}
-	if err := s.conn.Send(ctx, messages); err != nil && (s.conn.Target.Network == "tcp" || ctx.Err() != nil) {
+	if err := s.send(ctx, messages); err != nil {
 		return false, common{err}
 	}
 	first, last := cloud.EventNumber(job.names[0]), cloud.EventNumber(job.names[len(job.names)-1])
-	if first > done+1 && !lost {
-		s.Log.Error("events of an audit log are lost for a syslog sink: it has not taken them in time", "sink", s.conn.Target.String(), "portal", portal, "events", first-done-1)
+	if first > done+1 && !lost { // there were too many newer ones; what has ended is counted then
+		s.lose(first-done-1, portal)
 	}
 	s.sent[portal] = last
 	return len(job.names) == maxBatch || len(job.names) >= page, s.keep(context.WithoutCancel(ctx), portal)
+}
+
+// quiet is for how long datagrams must be written without an error until a sink counts as well again: that one was
+// refused is known later, and where nobody listens the kernel tells of no more than every second one.
+const quiet = time.Minute
+
+// send sends messages. Datagrams are written once, and those that could not be are lost: most collectors that are
+// away cannot be told from one that is there. What has not been tried, because there is no connection, fails.
+func (s *sink) send(ctx context.Context, messages [][]byte) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	err := s.conn.Send(ctx, messages)
+	if ctx.Err() == nil || err == nil {
+		s.tried.Store(true)
+	}
+	dropped, once := errors.AsType[*syslog.Dropped](err)
+	switch {
+	case err != nil && (!once || ctx.Err() != nil):
+		return err
+	case once:
+		s.failed.Add(1)
+		s.lost.Add(uint64(dropped.Messages)) //nolint:gosec // a number of events of a batch
+		if !s.deaf {
+			s.Log.Error("events of an audit log are lost for a syslog sink: they cannot be written, or are refused", "sink", s.conn.Target.String(), "events", dropped.Messages, "error", dropped.Err)
+		}
+		s.deaf, s.deafened = true, s.Clock.Elapsed()
+	case s.deaf && s.Clock.Elapsed()-s.deafened >= quiet:
+		s.Log.Info("a syslog sink gets events again", "sink", s.conn.Target.String())
+		s.deaf = false
+	}
+	return nil
+}
+
+// lose counts events of a portal that are gone before the sink has got them, and says so.
+func (s *sink) lose(n uint64, portal string) {
+	s.lost.Add(n)
+	s.Log.Error("events of an audit log are lost for a syslog sink: it has not taken them in time", "sink", s.conn.Target.String(), "portal", portal, "events", n)
+}
+
+// done is the number of the last event of a portal that the sink has got.
+func (s *sink) done(r store.Reader, portal string) (uint64, error) {
+	row, err := r.Get(cloud.SinkPositions, s.scope, portal)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	return row.Spec.(*cloud.SinkPosition).Done, nil
 }

@@ -54,12 +54,15 @@ func unread(t *testing.T, portal string) (w *world, c *collector, said *lines, b
 	return w, c, said, broken
 }
 
-const textUnread = "a syslog sink cannot read an audit log now"
+const (
+	textUnread = "a syslog sink cannot read an audit log now"
+	textRead   = "a syslog sink can read all audit logs again"
+)
 
 // told are how often the log has a failure to read, and how often anything about a sink.
 func (l *lines) told(t *testing.T, want int) {
 	t.Helper()
-	if n, all := l.count(textUnread), l.count("a syslog sink"); n != want || all != want || l.count(errDisk.Error()) != want {
+	if n, all := l.count(textUnread), l.count("a syslog sink")-l.count(textRead); n != want || all != want || l.count(errDisk.Error()) != want {
 		t.Errorf("%d of %d lines say that a log cannot be read: %s", n, all, l.buf.String())
 	}
 }
@@ -73,12 +76,16 @@ func TestSinkReadsAgain(t *testing.T) {
 	want = append(w.happen("good", 0, 3), want...)
 	until(t, "another portal", func() bool { return slices.Equal(c.events(), want[:3]) })
 	said.told(t, 1)
+	if again, s := said.count(textRead), w.engine.SinkStats()[0]; again != 0 || s.Failures == 0 {
+		t.Errorf("%d lines, %+v", again, s)
+	}
 	broken.Store(false)
 	w.happen("good", 3, 4)
 	until(t, "the portal", func() bool { return len(c.events()) == 6 })
 	if got := without(c.events(), "good-3"); !slices.Equal(got, want) {
 		t.Errorf("%v arrived", got)
 	}
+	until(t, "the line", func() bool { return said.count(textRead) == 1 })
 	broken.Store(true)
 	w.happen("bad", 2, 3)
 	<-w.held // the waits were short again before

@@ -324,6 +324,7 @@ func TestSpoiltPositionOfWhatHasEnded(t *testing.T) {
 	w.pass(cloud.KeptEvents + time.Hour)
 	spoilt(cloud.Positions, "p")
 	w.start()
+	w.hour()
 	until(t, "the removal", func() bool { return len(w.kept("p")) == 0 })
 	until(t, "the loss", func() bool { return w.engine.Stats().Expired == 4 })
 	if p := w.position("p"); p.Last != 4 || p.First != 5 {
@@ -359,6 +360,7 @@ func TestPositionBelowWhatHasEnded(t *testing.T) {
 	w.write(func(tx store.Tx) error { return put(tx, cloud.Positions, "p", &cloud.Position{Last: 1, First: 1}) })
 	w.pass(cloud.KeptEvents + time.Hour)
 	w.start()
+	w.hour()
 	until(t, "the removal", func() bool { return len(w.kept("p")) == 0 })
 	if p := w.position("p"); p.Last != 3 || p.First != 4 {
 		t.Errorf("%+v", p)
@@ -385,6 +387,7 @@ func TestSpoiltPositionAndSinks(t *testing.T) {
 			w.sinks = []syslog.Target{{Network: "tcp", Address: c.Addr().String()}}
 			stop := w.start()
 			until(t, "the sinks", func() bool { return w.registered() == 1 })
+			w.write(func(tx store.Tx) error { return put(tx, cloud.Portals, "p", &cloud.Portal{Name: "p"}) })
 			want := w.happen("p", 0, 3)
 			w.happen("gone", 0, 2)
 			until(t, "the first", func() bool { return w.sent(c, "p") == 3 && w.sent(c, "gone") == 2 && len(c.events()) == 5 })

@@ -43,7 +43,9 @@ func (e *Engine) Waiting(ctx context.Context) (events, inactive uint64, err erro
 		}
 		for _, row := range hooks {
 			hook, ok := row.Spec.(*cloud.Webhook)
-			if !ok || hook.Destination == "" {
+			if !ok { // it cannot be read; its events are kept until somebody has made it anew
+				hook = &cloud.Webhook{Enabled: true}
+			} else if hook.Destination == "" {
 				continue
 			}
 			progress, version, err := progressOf(r, row.Name)
@@ -60,10 +62,14 @@ func (e *Engine) Waiting(ctx context.Context) (events, inactive uint64, err erro
 			case err != nil:
 				return err
 			}
-			if done := cloud.EventNumber(progress.Cursor); version > 0 && position.Last > done {
-				events += position.Last - done
+			last := position.Last
+			if row.Name == cloud.ControlPlaneLog && !hook.Enabled { // what comes after its end is for sinks alone
+				last = min(last, cloud.EventNumber(progress.Final))
 			}
-			if hook.Enabled && progress.Failed && progress.Destination == hook.Destination {
+			if done := cloud.EventNumber(progress.Cursor); version > 0 && last > done {
+				events += last - done
+			}
+			if ok && hook.Enabled && progress.Failed && progress.Destination == hook.Destination {
 				inactive++
 			}
 		}

@@ -73,6 +73,9 @@ func (w *worker) run(ctx context.Context) {
 			return
 		case err != nil:
 			w.Log.Error("an audit log cannot be delivered now, and will be", "portal", w.portal, "error", err)
+			if errors.Is(err, errNoDestination) { // there is nobody to be tried
+				w.hasTried(w.portal)
+			}
 			w.rest(ctx, backOff(troubles), false)
 			troubles++
 			continue
@@ -130,7 +133,11 @@ func (w *worker) once(ctx context.Context) (outcome, error) {
 		return went, w.mourn(ctx, job)
 	}
 	w.full = len(job.names) >= w.live.most
-	return w.deliver(held, job)
+	got, err := w.deliver(held, job)
+	if got != moved {
+		w.hasTried(w.portal)
+	}
+	return got, err
 }
 
 // next reads the next batch. It has as many events as its receiver may get, which may be another one now.
@@ -185,12 +192,18 @@ func (w *worker) unchanged(ctx context.Context, job *work) bool {
 // holds reports whether the worker has the lease of the portal.
 func (w *worker) holds() bool { return w.lease != nil && w.lease.Context().Err() == nil }
 
+// The beginnings of the names of leases, of portals and of syslog sinks.
+const (
+	hookLease = "audit-log-webhook/"
+	sinkLease = "audit-log-syslog/"
+)
+
 // held returns a context that ends with the lease of the portal, and takes the lease before if need be.
 func (w *worker) held(ctx context.Context) (context.Context, error) {
 	if w.holds() {
 		return w.lease.Context(), nil
 	}
-	taken, err := w.Leases.Take(ctx, "audit-log-webhook/"+w.portal)
+	taken, err := w.Leases.Take(ctx, hookLease+w.portal)
 	if err != nil {
 		return nil, err
 	}

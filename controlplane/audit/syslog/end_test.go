@@ -3,6 +3,7 @@ package syslog
 import (
 	"context"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,9 @@ func (c *ended) SetWriteDeadline(time.Time) error {
 	return nil
 }
 
+func (*ended) SetReadDeadline(time.Time) error { return nil }
+func (*ended) Read([]byte) (int, error)        { return 0, os.ErrDeadlineExceeded }
+
 func (c *ended) Close() error {
 	c.closed.Store(true)
 	return nil
@@ -41,7 +45,7 @@ func TestTheEndDuringAWrite(t *testing.T) {
 		for range 1000 {
 			ctx, cancel := context.WithCancel(t.Context())
 			conn := &ended{giveUp: cancel}
-			c := Conn{Target: Target{Network: "udp"}, conn: conn}
+			c := Conn{Target: Target{Network: "udp"}, conn: conn, made: time.Now()}
 			if err := c.Send(ctx, [][]byte{[]byte("x")}); err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/audit"
@@ -25,6 +26,9 @@ const DefaultPort = 8071
 const (
 	connectTimeout = 5 * time.Second
 	writeTimeout   = 15 * time.Second
+	// resolveEvery is for how long datagrams go to the address that a name once had: nothing else tells that
+	// the collector has moved.
+	resolveEvery = time.Minute
 )
 
 // Target is where messages go.
@@ -92,23 +96,52 @@ func header(host string) string {
 // Conn is a connection to a target, which is made when it is needed. It belongs to one goroutine.
 type Conn struct {
 	Target Target
-	conn   net.Conn
+	// Dial makes connections; nil is that of the network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	conn net.Conn
+	// made is when conn was made.
+	made time.Time
+	// refused is what the host of the receiver has answered to datagrams of a Send before; nil if it has not.
+	refused error
 }
 
-// Send sends messages. If it fails, some of them may have arrived.
+// Dropped is the error of datagrams that are known not to have arrived, after all were tried.
+type Dropped struct {
+	// Messages is how many of them could not be written, and one more if the host of the receiver has refused
+	// any since the last Send.
+	Messages int
+	// Err is why the first of them is lost.
+	Err error
+}
+
+// Error implements error.
+func (d *Dropped) Error() string {
+	return fmt.Sprintf("%d datagrams are lost: %v", d.Messages, d.Err)
+}
+
+// Unwrap returns the cause.
+func (d *Dropped) Unwrap() error { return d.Err }
+
+// Send sends messages. If it fails, some of them may have arrived; over UDP none has been tried unless the error is
+// [Dropped].
 func (c *Conn) Send(ctx context.Context, messages [][]byte) error {
 	if c.conn != nil && c.gone() {
 		c.Close()
 	}
 	if c.conn == nil {
-		conn, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, c.Target.Network, c.Target.Address)
+		dial := c.Dial
+		if dial == nil {
+			dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
+		}
+		conn, err := dial(ctx, c.Target.Network, c.Target.Address)
 		if err != nil {
 			return err
 		}
-		c.conn = conn
+		c.conn, c.made = conn, time.Now()
 	}
 	err := c.write(ctx, messages)
-	if err != nil {
+	// A socket for datagrams outlives a refusal: it is where the next one will be read.
+	if err != nil && (c.Target.Network == "tcp" || !errors.Is(err, syscall.ECONNREFUSED)) {
 		c.Close()
 	}
 	return err
@@ -134,24 +167,38 @@ func (c *Conn) write(ctx context.Context, messages [][]byte) error {
 		_, err := c.conn.Write(all)
 		return err
 	}
-	var errs []error
+	dropped := Dropped{}
+	if c.refused != nil {
+		dropped, c.refused = Dropped{Messages: 1, Err: c.refused}, nil
+	}
 	for _, m := range messages {
 		if _, err := c.conn.Write(m); err != nil {
-			errs = append(errs, err)
+			if dropped.Messages++; dropped.Err == nil {
+				dropped.Err = err
+			}
 		}
 	}
-	return errors.Join(errs...)
+	if dropped.Messages == 0 {
+		return nil
+	}
+	return &dropped
 }
 
 // gone reports whether the receiver has closed the connection: it sends nothing, so there is nothing to
-// read but the end. Without this look, the first messages after the end would be written to nobody.
+// read but the end. Without this look, the first messages after the end would be written to nobody. A socket for
+// datagrams is gone when its name has to be looked up anew. The look tells of it that what was written before was
+// refused; with one datagram a minute, nobody else would ever hear of that.
 func (c *Conn) gone() bool {
-	if c.Target.Network != "tcp" {
-		return false
-	}
 	_ = c.conn.SetReadDeadline(time.Now().Add(time.Millisecond)) // one that has none fails at the read
 	_, err := c.conn.Read(make([]byte, 1))
-	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+	failed := err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+	if c.Target.Network == "tcp" {
+		return failed
+	}
+	if failed {
+		c.refused = err
+	}
+	return time.Since(c.made) >= resolveEvery
 }
 
 // Close closes the connection; the next message makes another one.
