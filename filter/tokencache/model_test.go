@@ -31,7 +31,7 @@ type modelStore struct {
 	// tokens are the revisions of the last revocation or creation of each, which share a
 	// row of the store; owners are those of revocations.
 	tokens map[int]uint64
-	owners map[contract.Invalidation]uint64 // by subject and id alone
+	owners map[contract.Invalidation]uint64 // by subject, control plane and id alone
 	// apart says that the other control plane is not in the group, since when the last change
 	// of that was made, at a time of the wall clock.
 	apart   bool
@@ -101,6 +101,7 @@ type model struct {
 	trust    contract.Trust
 	trusts   int
 
+	older    bool // its release does not name control planes in invalidations
 	link     *fakeLink
 	acked    contract.Position
 	anyAck   bool
@@ -196,20 +197,28 @@ func (m *model) record(i int) *contract.Record {
 func owners(i int) [2]contract.Invalidation {
 	r := testRecord(i, 0)
 	return [2]contract.Invalidation{
-		{Subject: contract.SubjectCredential, ID: r.Credential.ID}, {Subject: contract.SubjectConsumer, ID: r.Consumer.ID},
+		{Subject: contract.SubjectCredential, Plane: planeOf(i), ID: r.Credential.ID},
+		{Subject: contract.SubjectConsumer, Plane: planeOf(i), ID: r.Consumer.ID},
 	}
 }
 
-// writeFloor writes that of an owner in both control planes, each of which has one of its id.
+// writeFloor writes that of an owner.
 func (m *model) writeFloor(o contract.Invalidation) {
-	floor := contract.Floor{Revision: m.store.owners[o], Epoch: m.epoch}.Marshal()
-	for _, plane := range []string{testPlane, otherPlane} {
-		if o.Subject == contract.SubjectConsumer {
-			m.redis[contract.RedisConsumerKey(plane, o.ID)] = floor
-		} else {
-			m.redis[contract.RedisCredentialKey(plane, o.ID)] = floor
+	key := contract.RedisCredentialKey(o.Plane, o.ID)
+	if o.Subject == contract.SubjectConsumer {
+		key = contract.RedisConsumerKey(o.Plane, o.ID)
+	}
+	m.redis[key] = contract.Floor{Revision: m.store.owners[o], Epoch: m.epoch}.Marshal()
+}
+
+// wire is how items are told: an older control plane does not say whose owners it means.
+func (m *model) wire(items []contract.Invalidation) []contract.Invalidation {
+	if items = slices.Clone(items); m.older {
+		for i := range items {
+			items[i].Plane = ""
 		}
 	}
+	return items
 }
 
 // refill writes the record of a token, or its tombstone.
@@ -300,7 +309,7 @@ func (m *model) append(e modelEntry) {
 		m.link.trust(at, *e.trust)
 		return
 	}
-	m.link.invalidate(at, e.items...)
+	m.link.invalidate(at, m.wire(e.items)...)
 }
 
 // begin is the start of a process of the control plane: its log begins with all
@@ -360,7 +369,7 @@ func (m *model) welcome(l *fakeLink) {
 	for _, e := range m.entries[from:] {
 		items = append(items, e.items...)
 	}
-	l.send(contract.FrameInvalidate, (&contract.Invalidate{From: from, To: m.head(), Items: items}).Encode())
+	l.send(contract.FrameInvalidate, (&contract.Invalidate{From: from, To: m.head(), Items: m.wire(items)}).Encode())
 }
 
 // drain takes what the filter has sent.

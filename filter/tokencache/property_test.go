@@ -78,7 +78,12 @@ func (m *model) toggleControl(int) {
 	m.w.control.down.Store(!m.w.control.down.Load())
 	m.cut()
 }
-func (m *model) restartControl(int) { m.begin() }
+
+// restartControl starts another release of the control plane, or the same one.
+func (m *model) restartControl(i int) {
+	m.older = i%3 == 0
+	m.begin()
+}
 func (m *model) restoreStore(int) {
 	m.lineage++
 	m.store = m.saved.store.clone()
