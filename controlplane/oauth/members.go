@@ -89,11 +89,14 @@ func shownBy(r store.Reader, src scopes.Source, token *model.Resource) (*model.R
 }
 
 // leftOut reports whether, in some group that a control plane is a member of, another member
-// had first what upstreams are told of one of these.
-func leftOut(r store.Reader, by scopes.Resolver, scope string, who ...*model.Resource) (bool, error) {
-	fellows, err := scopes.Fellows(r, by, scope)
-	if err != nil {
+// had first the value of a token or key, or what upstreams are told of one of these.
+func leftOut(r store.Reader, by scopes.Resolver, credential *model.Resource, who ...*model.Resource) (bool, error) {
+	fellows, err := scopes.Fellows(r, by, credential.Scope)
+	if err != nil || len(fellows.Scopes()) == 0 {
 		return false, err
+	}
+	if second, err := isSecond(fellows, credential); second || err != nil {
+		return second, err
 	}
 	for _, res := range who {
 		err := fellows.Counts(res, shown(res.Kind)...)
@@ -105,4 +108,21 @@ func leftOut(r store.Reader, by scopes.Resolver, scope string, who ...*model.Res
 		}
 	}
 	return false, nil
+}
+
+// isSecond reports whether another one of some members had the value of a token or key
+// first. The value is secret, so that is no [scopes.Clash]: a clash names what both have.
+func isSecond(fellows scopes.Source, credential *model.Resource) (bool, error) {
+	index, value := gateway.IndexAccessToken, ""
+	switch spec := credential.Spec.(type) {
+	case *gateway.Token:
+		value = gateway.TokenKey(spec.AccessToken)
+	case *gateway.Key:
+		index, value = gateway.IndexKey, gateway.KeyAuthKey(spec.Key)
+	}
+	first, err := fellows.Find(credential.Kind, index, value)
+	if fault.Is(err, fault.NotFound) { // its own row has ended meanwhile
+		return false, nil
+	}
+	return err == nil && first.Scope != credential.Scope, err
 }

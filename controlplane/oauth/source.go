@@ -102,7 +102,7 @@ func tokenRecord(r store.Reader, by scopes.Resolver, src scopes.Source, res *mod
 	if err != nil {
 		return nil, err
 	}
-	own, err := leftOut(r, by, res.Scope, app, consumer)
+	own, err := leftOut(r, by, res, app, consumer)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func recordOfKey(r store.Reader, by scopes.Resolver, src scopes.Source, res *mod
 	if err := src.Counts(res, shown(res.Kind)...); err != nil {
 		return nil, err
 	}
-	own, err := leftOut(r, by, res.Scope, res, consumer)
+	own, err := leftOut(r, by, res, res, consumer)
 	if err != nil {
 		return nil, err
 	}

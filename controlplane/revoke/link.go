@@ -74,8 +74,9 @@ type link struct {
 	// accepts says that the filter understands [contract.FrameLevel2]. reasons says that it
 	// knows all answers that reject a token. local says that it runs on this host.
 	accepts, reasons, local bool
-	// scoped says that it understands [contract.FrameScopes].
-	scoped bool
+	// scoped says that it understands [contract.FrameScopes], planes that it understands
+	// whose owners an invalidation is about.
+	scoped, planes bool
 
 	out chan frame
 	// ctx ends with the link.
@@ -155,7 +156,7 @@ func (r *Revoker) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	l := r.newLink(node, conn, rw.Reader)
 	accept := req.Header.Values(contract.AcceptHeader)
 	l.accepts, l.reasons = slices.Contains(accept, contract.AcceptLevel2), slices.Contains(accept, contract.AcceptReasons)
-	l.scoped = slices.Contains(accept, contract.AcceptScopes)
+	l.scoped, l.planes = slices.Contains(accept, contract.AcceptScopes), slices.Contains(accept, contract.AcceptPlanes)
 	if err := l.serve(); err != nil {
 		r.log.Info("link ended", "node", node.ID, "error", err)
 	}
@@ -349,7 +350,7 @@ func (r *Revoker) register(l *link, of *members) error {
 	l.push(frame{contract.FrameWelcome, body})
 	at := r.history.at
 	l.entrust(told{at, w.Trust.Epoch == 0})
-	for _, f := range r.history.missed(w.From, r.o.Clock.Earliest(), of) {
+	for _, f := range r.history.missed(w.From, r.o.Clock.Earliest(), of, l.planes) {
 		l.push(f)
 	}
 	if w.From != at { // otherwise the filter has applied everything, and will report what is on its disk

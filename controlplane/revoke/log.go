@@ -61,9 +61,9 @@ type history struct {
 	revoked map[held]bool
 	// kept is the number of entries when the log was last tidied.
 	kept int
-	// welcome holds the frames for filters that start anew at position welcomeAt, by the
-	// key of their members. When all filters come back at once they share them.
-	welcome   map[string][]frame
+	// welcome holds the frames for filters that start anew at position welcomeAt. When all
+	// filters come back at once they share them.
+	welcome   map[readership][]frame
 	welcomeAt contract.Position
 }
 
@@ -159,21 +159,28 @@ func (h *history) resume(hello *contract.Hello) contract.Position {
 }
 
 // missed returns the frames that bring a filter from a position to the newest.
-func (h *history) missed(from contract.Position, now time.Time, of *members) []frame {
+func (h *history) missed(from contract.Position, now time.Time, of *members, planes bool) []frame {
 	switch {
 	case from == h.at:
 		return nil
 	case from != 0:
-		return invalidates(from, h.at, concerning(h.after(from), of.scopes))
+		return invalidates(from, h.at, concerning(h.after(from), of.scopes), planes)
 	case h.welcomeAt != h.at:
-		h.welcome, h.welcomeAt = map[string][]frame{}, h.at
+		h.welcome, h.welcomeAt = map[readership][]frame{}, h.at
 	}
-	frames, known := h.welcome[of.key]
+	frames, known := h.welcome[readership{of.key, planes}]
 	if !known {
-		frames = invalidates(0, h.at, h.live(now, of.scopes))
-		h.welcome[of.key] = frames
+		frames = invalidates(0, h.at, h.live(now, of.scopes), planes)
+		h.welcome[readership{of.key, planes}] = frames
 	}
 	return frames
+}
+
+// readership are the filters that are told the same: the key of their members, and whether
+// they understand control planes in invalidations.
+type readership struct {
+	members string
+	planes  bool
 }
 
 // live are the entries that still matter to filters of some control planes.
@@ -199,8 +206,9 @@ func concerning(entries []entry, of *contract.Scopes) []entry {
 
 // invalidates encodes entries as the way from one position to another. Entries that do not
 // fit into one frame go into earlier frames that do not move the position: only the last
-// frame says that everything was applied.
-func invalidates(from, to contract.Position, entries []entry) (out []frame) {
+// frame says that everything was applied. planes says that filters are told whose owners are
+// meant.
+func invalidates(from, to contract.Position, entries []entry, planes bool) (out []frame) {
 	for {
 		m := contract.Invalidate{From: from, To: to}
 		part := entries[:min(itemsPerFrame, len(entries))]
@@ -209,7 +217,11 @@ func invalidates(from, to contract.Position, entries []entry) (out []frame) {
 			m.To = from
 		}
 		for i := range part {
-			m.Items = append(m.Items, part[i].inv)
+			inv := part[i].inv
+			if planes && inv.Subject != contract.SubjectToken {
+				inv.Plane = part[i].scope
+			}
+			m.Items = append(m.Items, inv)
 		}
 		out = append(out, frame{contract.FrameInvalidate, m.Encode()})
 		if len(entries) == 0 {

@@ -55,7 +55,7 @@ func TestLogDropsWhatHasExpired(t *testing.T) {
 	if from := h.resume(&hello); from != 0 {
 		t.Errorf("resumed at %d", from)
 	}
-	if got := items(t, h.missed(0, now, anyone), 0, h.at); len(got) != 1 || got[0] != 2 {
+	if got := items(t, h.missed(0, now, anyone, false), 0, h.at); len(got) != 1 || got[0] != 2 {
 		t.Errorf("told of %v", got)
 	}
 	if hello.Applied = h.at; h.resume(&hello) != h.at {
@@ -87,7 +87,7 @@ func TestFullLog(t *testing.T) {
 	if len(h.entries) > maxLog || h.floor == 0 || h.lost == 0 {
 		t.Fatalf("%d entries, floor %d, lost %d", len(h.entries), h.floor, h.lost)
 	}
-	got := items(t, h.missed(0, now, anyone), 0, h.at)
+	got := items(t, h.missed(0, now, anyone, false), 0, h.at)
 	if uint64(len(got))+h.floor != revision-1 || got[0] != h.floor+1 {
 		t.Errorf("%d entries from %d, floor %d of %d", len(got), got[0], h.floor, revision-1)
 	}
@@ -95,7 +95,7 @@ func TestFullLog(t *testing.T) {
 	if from := h.resume(&hello); from != h.at-1 {
 		t.Errorf("resumed at %d", from)
 	}
-	if rest := items(t, h.missed(h.at-1, now, anyone), h.at-1, h.at); len(rest) != 1000 {
+	if rest := items(t, h.missed(h.at-1, now, anyone, false), h.at-1, h.at); len(rest) != 1000 {
 		t.Errorf("%d entries", len(rest))
 	}
 	if hello.Applied = h.lost - 1; h.resume(&hello) != 0 {
@@ -107,12 +107,12 @@ func TestFullLog(t *testing.T) {
 func TestWelcomesAreShared(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	h := newHistory(now, []entry{voided(1, now.Add(time.Hour))})
-	a, b := h.missed(0, now, anyone), h.missed(0, now, anyone)
+	a, b := h.missed(0, now, anyone, false), h.missed(0, now, anyone, false)
 	if &a[0].body[0] != &b[0].body[0] {
 		t.Error("encoded twice")
 	}
 	h.add(now, []entry{voided(2, now.Add(time.Hour))})
-	if got := items(t, h.missed(0, now, anyone), 0, h.at); len(got) != 2 {
+	if got := items(t, h.missed(0, now, anyone, false), 0, h.at); len(got) != 2 {
 		t.Errorf("told of %v", got)
 	}
 }

@@ -168,12 +168,13 @@ func (r *Revoker) broadcast(from, to contract.Position, entries []entry, batch [
 	for _, p := range batch {
 		p.round = r.newRound(to, now, p)
 	}
-	frames := map[string][]frame{}
+	frames := map[readership][]frame{}
 	for l := range r.links {
-		of, made := frames[l.members.key]
+		who := readership{l.members.key, l.planes}
+		of, made := frames[who]
 		if !made {
-			of = invalidates(from, to, concerning(entries, l.members.scopes))
-			frames[l.members.key] = of
+			of = invalidates(from, to, concerning(entries, l.members.scopes), l.planes)
+			frames[who] = of
 		}
 		for _, f := range of {
 			l.push(f)

@@ -58,3 +58,44 @@ func TestUnreadableOfAnotherScope(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoseOwnersAreMeant: a filter is told whose application is meant if it understands that,
+// when it happens and when it begins anew.
+func TestWhoseOwnersAreMeant(t *testing.T) {
+	t.Parallel()
+	w := newTenants(t, "a", "b")
+	newer, _ := w.join("group", contract.Hello{Instance: "newer"}, contract.AcceptScopes, contract.AcceptPlanes)
+	older, _ := w.join("group", contract.Hello{Instance: "older"}, contract.AcceptScopes)
+	newer.lease()
+	older.lease()
+	done := async(func() error {
+		return w.write(func(tx store.Tx) error { return tx.Delete(gateway.Applications, "a", w.app, 0) })
+	})
+	planes := func(m *contract.Invalidate) (out []string) {
+		for _, it := range m.Items {
+			if it.Subject == contract.SubjectCredential {
+				out = append(out, it.Plane)
+			}
+		}
+		return out
+	}
+	expect := func(when string, m *contract.Invalidate, want ...string) {
+		t.Helper()
+		if got := planes(m); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	m, bare := newer.invalidated(), older.invalidated()
+	expect("told", m, "a")
+	expect("told an older one", bare, "")
+	newer.ack(m.To)
+	older.ack(bare.To)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	for instance, accept := range map[string][]string{"newer": {contract.AcceptScopes, contract.AcceptPlanes}, "older": {contract.AcceptScopes}} {
+		want := map[string]string{"newer": "a", "older": ""}[instance]
+		anew, _ := w.join("group", contract.Hello{Instance: instance + " anew"}, accept...)
+		expect(instance+", anew", anew.first, want)
+	}
+}

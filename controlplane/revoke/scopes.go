@@ -241,7 +241,7 @@ func (r *Revoker) reshapeLink(l *link, at contract.Position, of *members) {
 		l.end()
 		return
 	}
-	for _, f := range invalidates(at, at, r.history.live(r.o.Clock.Earliest(), come)) {
+	for _, f := range invalidates(at, at, r.history.live(r.o.Clock.Earliest(), come), l.planes) {
 		l.push(f)
 	}
 	l.push(frame{contract.FrameScopes, body})

@@ -28,6 +28,8 @@ const (
 	// AcceptScopes says that the filter understands [FrameScopes], [Welcome].Scopes and
 	// [Record].Plane.
 	AcceptScopes = "scopes"
+	// AcceptPlanes says that the filter understands [Invalidation].Plane.
+	AcceptPlanes = "planes"
 	// LinkVersion is offered in Hello; the server refuses versions it does not know.
 	LinkVersion = 3
 	// MaxFrame bounds a frame's length in bytes.
@@ -165,7 +167,14 @@ type Invalidation struct {
 	Token Hash
 	// ID is set for SubjectCredential and SubjectConsumer.
 	ID string
+	// Plane is the control plane of a credential or consumer. If it is empty, whatever has
+	// the id is meant, in every control plane: filters without [AcceptPlanes] are told no
+	// more. A token has none: the memory of a filter has one record of a value.
+	Plane string
 }
+
+// named is set beside the subject of an item that names its control plane.
+const named = 0x80
 
 // Invalidate brings a filter from one position of the log to another: Items are
 // everything between them that still matters. To is acknowledged as applied after
@@ -296,15 +305,36 @@ func (m *Invalidate) Encode() []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(m.To))
 	for i := range m.Items {
 		it := &m.Items[i]
-		b = binary.BigEndian.AppendUint64(append(b, byte(it.Subject)), it.Revision)
+		subject := byte(it.Subject)
+		if it.Plane != "" && it.Subject != SubjectToken {
+			subject |= named
+		}
+		b = binary.BigEndian.AppendUint64(append(b, subject), it.Revision)
 		if it.Subject == SubjectToken {
 			b = append(b, it.Token[:]...)
 			continue
 		}
-		b = binary.BigEndian.AppendUint16(b, uint16(len(it.ID))) //nolint:gosec // ids are uuids
-		b = append(b, it.ID...)
+		if b = appendText(b, it.ID); it.Plane != "" {
+			b = appendText(b, it.Plane)
+		}
 	}
 	return b
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...) //nolint:gosec // ids and names are short
+}
+
+// cutText takes a text from the beginning of b.
+func cutText(b []byte) (s string, rest []byte, err error) {
+	if len(b) < 2 {
+		return "", nil, errShort
+	}
+	n := 2 + int(binary.BigEndian.Uint16(b))
+	if len(b) < n {
+		return "", nil, errShort
+	}
+	return string(b[2:n]), b[n:], nil
 }
 
 // DecodeInvalidate decodes a FrameInvalidate.
@@ -322,6 +352,7 @@ func DecodeInvalidate(b []byte) (*Invalidate, error) {
 		}
 		it := Invalidation{Subject: Subject(b[0]), Revision: binary.BigEndian.Uint64(b[1:])}
 		b = b[9:]
+		var err error
 		switch it.Subject {
 		case SubjectToken:
 			if len(b) < len(it.Token) {
@@ -329,16 +360,20 @@ func DecodeInvalidate(b []byte) (*Invalidate, error) {
 			}
 			b = b[copy(it.Token[:], b):]
 		case SubjectCredential, SubjectConsumer:
-			if len(b) < 2 {
-				return nil, errShort
+			it.ID, b, err = cutText(b)
+		case SubjectCredential | named, SubjectConsumer | named:
+			it.Subject &^= named
+			if it.ID, b, err = cutText(b); err == nil {
+				it.Plane, b, err = cutText(b)
 			}
-			n := int(binary.BigEndian.Uint16(b))
-			if len(b) < 2+n {
-				return nil, errShort
+			if err == nil && it.Plane == "" {
+				err = errors.New("a control plane without a name")
 			}
-			it.ID, b = string(b[2:2+n]), b[2+n:]
 		default:
-			return nil, fmt.Errorf("unknown subject %d", it.Subject)
+			err = fmt.Errorf("unknown subject %d", it.Subject)
+		}
+		if err != nil {
+			return nil, err
 		}
 		m.Items = append(m.Items, it)
 	}

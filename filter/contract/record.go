@@ -74,9 +74,10 @@ type Record struct {
 	// ServicePlane is the control plane of the service, if that is not Plane. A filter uses
 	// the record only where its gateway consists of both.
 	ServicePlane string `json:"service_plane,omitempty"`
-	// Own says that the record counts only at gateways of its own control plane: some group
-	// has another member of which upstreams would be told the same. Gateways of groups ask
-	// the control plane, which knows in which ones that is so.
+	// Own says that the record counts only at gateways of its own control plane: in some
+	// group another member had first the value of the credential, or what upstreams would be
+	// told. Gateways of groups pass over it. If no other record counts, they ask the control
+	// plane, which knows in which groups that is so, and when the other gives way.
 	Own bool `json:"own,omitempty"`
 	// Key says that the record is about an API key and not about an access
 	// token. A plugin accepts records of its own sort only.

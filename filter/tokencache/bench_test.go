@@ -87,7 +87,7 @@ func BenchmarkLookup(b *testing.B) {
 func BenchmarkInvalidateConsumer(b *testing.B) {
 	c := leasedCache(64 << 20)
 	fill(b, c, 100_000)
-	it := contract.Invalidation{Subject: contract.SubjectConsumer, ID: "consumer-1"}
+	it := contract.Invalidation{Subject: contract.SubjectConsumer, Plane: testPlane, ID: "consumer-1"}
 	b.ReportAllocs()
 	for b.Loop() {
 		it.Revision++

@@ -77,9 +77,9 @@ func TestTableConcurrently(t *testing.T) {
 		inv, done := contract.Invalidation{Subject: contract.SubjectToken, Token: hashes[k]}, &ofToken[k]
 		switch i % 16 {
 		case 7:
-			inv, done = contract.Invalidation{Subject: contract.SubjectCredential, ID: credential(k)}, &ofCredential[k%owners]
+			inv, done = contract.Invalidation{Subject: contract.SubjectCredential, Plane: testPlane, ID: credential(k)}, &ofCredential[k%owners]
 		case 15:
-			inv, done = contract.Invalidation{Subject: contract.SubjectConsumer, ID: consumer(k)}, &ofConsumer[k/owners%owners]
+			inv, done = contract.Invalidation{Subject: contract.SubjectConsumer, Plane: testPlane, ID: consumer(k)}, &ofConsumer[k/owners%owners]
 		}
 		inv.Revision = at
 		tb.invalidate(&inv)

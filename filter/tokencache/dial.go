@@ -100,7 +100,7 @@ func upgrade(conn *tls.Conn, cp contract.ControlPlaneSettings, token string) (*l
 	req.Header.Set("Upgrade", contract.LinkProtocol)
 	req.Header.Set(contract.NodeHeader, cp.Node)
 	// A line for each: control planes of before the second look at the first alone.
-	req.Header[contract.AcceptHeader] = []string{contract.AcceptLevel2, contract.AcceptReasons, contract.AcceptScopes}
+	req.Header[contract.AcceptHeader] = []string{contract.AcceptLevel2, contract.AcceptReasons, contract.AcceptScopes, contract.AcceptPlanes}
 	req.Header.Set("Authorization", "Bearer "+token)
 	if err := req.Write(conn); err != nil {
 		return nil, fmt.Errorf("send upgrade: %w", err)

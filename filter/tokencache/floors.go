@@ -20,6 +20,8 @@ type floors struct {
 	owners sketch
 	// global is the floor of every record, from Welcome.Floor.
 	global atomic.Uint64
+	// nameless is the newest invalidation of an owner that named no control plane.
+	nameless atomic.Uint64
 }
 
 // owner is a hash of a credential or consumer. 0 means no owner, and has no floor.
@@ -35,14 +37,17 @@ func newFloors(maxBytes int64) *floors {
 // bytes returns the memory that the floors take.
 func (f *floors) bytes() int64 { return f.tokens.bytes() + f.owners.bytes() }
 
-// ownerOf returns the hash of a credential or consumer, or 0 for an empty id.
-func (f *floors) ownerOf(subject contract.Subject, id string) owner {
+// ownerOf returns the hash of a credential or consumer of a control plane, or 0 for an empty
+// id. Ids are chosen by their writers: nobody must be able to raise the floor of what another
+// control plane has under the same one.
+func (f *floors) ownerOf(plane string, subject contract.Subject, id string) owner {
 	if id == "" {
 		return 0
 	}
 	var h maphash.Hash
 	h.SetSeed(f.seed)
-	_ = h.WriteByte(byte(subject))          // documented to never fail
+	_, _ = h.WriteString(plane)             // documented to never fail
+	_ = h.WriteByte(byte(subject))          // documented to never fail; no name has such a byte
 	_, _ = h.WriteString(id)                // documented to never fail
 	return owner(max(uint32(h.Sum64()), 1)) //nolint:gosec // any part of it will do
 }
@@ -89,6 +94,7 @@ func (f *floors) clear() {
 	f.tokens.clear()
 	f.owners.clear()
 	f.global.Store(0)
+	f.nameless.Store(0)
 }
 
 // raise lifts a floor. Floors never sink within a log.

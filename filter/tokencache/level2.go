@@ -72,7 +72,8 @@ func (l *level2) close(log *slog.Logger) {
 	}
 }
 
-// l2Outcome is what a look-up in Redis came to.
+// l2Outcome is what a look-up in Redis came to. Of what the members of a group have without a
+// record that counts, the last in this order counts.
 type l2Outcome uint8
 
 const (
@@ -245,8 +246,10 @@ func (c *Cache) queryOnce(ctx context.Context, cfg *config, began *standing, has
 	return r, l2Found, nil
 }
 
-// choose returns the record that one member has. What others have revoked says nothing
-// about it. What two have is nobody's: only the control plane knows when one gives way.
+// choose returns the one record that counts. Those of members that another one had the value
+// before say so, and are none; what others have revoked says nothing about it. Without one,
+// what cannot be judged here may count by now, whatever else was revoked: only the control
+// plane knows when somebody gives way.
 func (c *Cache) choose(cfg *config, began *standing, of *contract.Scopes, hash contract.Hash, raw *stored) (chosen *contract.Record, outcome l2Outcome) {
 	outcome = l2Absent
 	for i, plane := range of.Members {
@@ -255,12 +258,12 @@ func (c *Cache) choose(cfg *config, began *standing, of *contract.Scopes, hash c
 		}
 		r, is := c.judge(cfg, began, of, plane, hash, raw.entries[i], raw)
 		switch {
-		case is == l2Untrusted, is == l2Found && chosen != nil:
+		case is == l2Found && chosen != nil: // one of them is out of date
 			return nil, l2Untrusted
 		case is == l2Found:
 			chosen, outcome = r, l2Found
-		case is == l2Revoked && outcome == l2Absent:
-			outcome = l2Revoked
+		case chosen == nil:
+			outcome = max(outcome, is)
 		}
 	}
 	return chosen, outcome
@@ -295,9 +298,9 @@ func (c *Cache) judge(cfg *config, began *standing, of *contract.Scopes, plane s
 // isMember says whether the control plane of a record is still one of those that the gateway
 // consists of, and that of its service: a filter that is out of reach was told too many, if
 // one has left since. Without members of the epoch that is believed nobody knows. Where only
-// the service is of another, its holder has the value still: what a further member holds of
-// the same one must not pass for the only one. Nor does a group use a record of which another
-// member has what upstreams would be told, or may have had when it was written.
+// the service is of another, its holder has the value still, which is no answer for others who
+// hold it. Nor does a group use a record of which another member had the value first, or what
+// upstreams would be told, or may have had when it was written.
 func isMember(began *standing, of *contract.Scopes, r *contract.Record, raw []byte) l2Outcome {
 	m, err := contract.ParseMembers(raw)
 	has := func(plane string) bool { return of.Has(plane) && slices.Contains(m.Members, plane) }

@@ -31,14 +31,14 @@ type modelStore struct {
 	// tokens are the revisions of the last revocation or creation of each, which share a
 	// row of the store; owners are those of revocations.
 	tokens map[int]uint64
-	owners map[contract.Invalidation]uint64 // by subject and id alone
+	owners map[contract.Invalidation]uint64 // by subject, control plane and id alone
 	// apart says that the other control plane is not in the group, since when the last change
 	// of that was made, at a time of the wall clock.
 	apart   bool
 	since   uint64
 	sinceAt int64
-	// shared says that upstreams would be told the same of two credentials.
-	shared bool
+	// took are the revisions since which each of a pair has what they share; 0 is not.
+	took [len(modelPairs)][2]uint64
 }
 
 func (s *modelStore) clone() modelStore {
@@ -62,9 +62,8 @@ type publication struct {
 	inRedis bool
 	about   []int // tokens
 	of      version
-	// reshapes says that a member has come or left, shares that the members have come to share
-	// something, or share it no more.
-	reshapes, shares bool
+	// reshapes says that a member has come or left.
+	reshapes bool
 }
 
 // told is what a link was told about trust, in force from a position on.
@@ -102,6 +101,7 @@ type model struct {
 	trust    contract.Trust
 	trusts   int
 
+	older    bool // its release does not name control planes in invalidations
 	link     *fakeLink
 	acked    contract.Position
 	anyAck   bool
@@ -109,7 +109,7 @@ type model struct {
 	leaseEnd time.Time
 	known    bool
 	members  modelMembers
-	sharing  modelSharing
+	sharing  [len(modelPairs)]modelSharing
 
 	waiting   []*publication
 	confirmed [modelTokens]version
@@ -117,7 +117,7 @@ type model struct {
 	holding   bool          // answers of introspections
 	gate      chan struct{} // reads of Redis wait for it, with what they have read
 	faults    []string
-	found     int
+	found     modelFound
 	// proven holds what was decided last by each token, repeated how often that was good.
 	proven   [modelTokens]provenAnswer
 	repeated int
@@ -132,6 +132,7 @@ type provenAnswer struct {
 func newModel(w *world) *model {
 	m := &model{w: w, redis: map[string][]byte{}, writable: true, readable: true}
 	m.store = modelStore{revision: 10, tokens: map[int]uint64{}, owners: map[contract.Invalidation]uint64{}}
+	m.store.took = [...][2]uint64{sharesOwner: {1, 0}, sharesValue: {1, 2}}
 	for i := range m.store.valid {
 		m.store.valid[i] = true
 	}
@@ -187,8 +188,8 @@ func (c *modelClient) close() error { return nil }
 
 func (m *model) record(i int) *contract.Record {
 	r := testRecord(i, m.store.revision)
-	r.Plane, r.Own = planeOf(i), m.isShared(i)
-	r.UserID = fmt.Sprintf("%d:%d", m.lineage, m.store.revision)
+	r.Plane, r.Own = planeOf(i), m.isOwn(i)
+	r.UserID = fmt.Sprintf("%d:%d:%d", i, m.lineage, m.store.revision)
 	r.Until = m.w.clock.Now().millis() + contract.RecordLife.Milliseconds()
 	return r
 }
@@ -196,32 +197,40 @@ func (m *model) record(i int) *contract.Record {
 func owners(i int) [2]contract.Invalidation {
 	r := testRecord(i, 0)
 	return [2]contract.Invalidation{
-		{Subject: contract.SubjectCredential, ID: r.Credential.ID}, {Subject: contract.SubjectConsumer, ID: r.Consumer.ID},
+		{Subject: contract.SubjectCredential, Plane: planeOf(i), ID: r.Credential.ID},
+		{Subject: contract.SubjectConsumer, Plane: planeOf(i), ID: r.Consumer.ID},
 	}
 }
 
-// writeFloor writes that of an owner in both control planes, each of which has one of its id.
+// writeFloor writes that of an owner.
 func (m *model) writeFloor(o contract.Invalidation) {
-	floor := contract.Floor{Revision: m.store.owners[o], Epoch: m.epoch}.Marshal()
-	for _, plane := range []string{testPlane, otherPlane} {
-		if o.Subject == contract.SubjectConsumer {
-			m.redis[contract.RedisConsumerKey(plane, o.ID)] = floor
-		} else {
-			m.redis[contract.RedisCredentialKey(plane, o.ID)] = floor
+	key := contract.RedisCredentialKey(o.Plane, o.ID)
+	if o.Subject == contract.SubjectConsumer {
+		key = contract.RedisConsumerKey(o.Plane, o.ID)
+	}
+	m.redis[key] = contract.Floor{Revision: m.store.owners[o], Epoch: m.epoch}.Marshal()
+}
+
+// wire is how items are told: an older control plane does not say whose owners it means.
+func (m *model) wire(items []contract.Invalidation) []contract.Invalidation {
+	if items = slices.Clone(items); m.older {
+		for i := range items {
+			items[i].Plane = ""
 		}
 	}
+	return items
 }
 
 // refill writes the record of a token, or its tombstone.
 func (m *model) refill(i int) {
-	key := contract.RedisRecordKey(planeOf(i), hashOf(i))
+	key := contract.RedisRecordKey(planeOf(i), modelHash(i))
 	if !m.store.valid[i] {
 		m.redis[key] = contract.MarshalTombstone(max(m.store.tokens[i], 1))
 		return
 	}
 	r := m.record(i)
 	r.Epoch = m.epoch
-	data, err := r.Sign(hashOf(i), testKey)
+	data, err := r.Sign(modelHash(i), testKey)
 	if err != nil {
 		panic(err)
 	}
@@ -300,7 +309,7 @@ func (m *model) append(e modelEntry) {
 		m.link.trust(at, *e.trust)
 		return
 	}
-	m.link.invalidate(at, e.items...)
+	m.link.invalidate(at, m.wire(e.items)...)
 }
 
 // begin is the start of a process of the control plane: its log begins with all
@@ -314,7 +323,7 @@ func (m *model) begin() {
 	m.leaseEnd = time.Now().Add(contract.Lease)
 	var items []contract.Invalidation
 	for i, at := range m.store.tokens {
-		items = append(items, tokenGone(i, at))
+		items = append(items, modelGone(i, at))
 	}
 	for o, at := range m.store.owners {
 		o.Revision = at
@@ -360,7 +369,7 @@ func (m *model) welcome(l *fakeLink) {
 	for _, e := range m.entries[from:] {
 		items = append(items, e.items...)
 	}
-	l.send(contract.FrameInvalidate, (&contract.Invalidate{From: from, To: m.head(), Items: items}).Encode())
+	l.send(contract.FrameInvalidate, (&contract.Invalidate{From: from, To: m.head(), Items: m.wire(items)}).Encode())
 }
 
 // drain takes what the filter has sent.
@@ -398,7 +407,7 @@ func (m *model) refillInUse(body []byte) {
 		return
 	}
 	for i := range modelTokens {
-		if m.inOrder && m.writable && m.holds(i) && !m.isShared(i) && slices.Contains(b.Tokens, hashOf(i)) {
+		if m.inOrder && m.writable && m.holds(i) && !m.isOwn(i) && slices.Contains(b.Tokens, modelHash(i)) {
 			m.refill(i)
 		}
 	}
@@ -413,8 +422,8 @@ func (m *model) introspect(q *contract.Introspect) *contract.Result {
 	res := &contract.Result{ID: q.ID, Answer: contract.Unknown, Revision: m.store.revision}
 	for i := range modelTokens {
 		switch {
-		case q.Token != hashOf(i) || !m.store.valid[i] || !m.holds(i):
-		case m.isShared(i):
+		case q.Token != modelHash(i) || !m.store.valid[i] || !m.holds(i) || m.isSecond(sharesValue, i):
+		case m.isSecond(sharesOwner, i):
 			res.Answer = contract.Unavailable
 		default:
 			res.Answer, res.Record = contract.Found, m.record(i)
@@ -445,6 +454,7 @@ func (m *model) revoke(about []int, items ...contract.Invalidation) {
 		}
 	}
 	for _, i := range about {
+		m.take(sharesValue, i, false)
 		m.store.valid[i] = false
 		m.store.tokens[i] = m.store.revision
 	}
@@ -503,60 +513,13 @@ func (m *model) judge() {
 		if p.reshapes && p.of == m.members.of {
 			m.members.left = m.store.apart
 		}
-		if p.shares && p.of == m.sharing.of {
-			m.sharing.confirmed = true
+		for what := range m.sharing {
+			if s := &m.sharing[what]; p.of == s.of {
+				s.confirmed = true
+			}
 		}
 		return true
 	})
-}
-
-// Asking.
-
-// check asks about a token on both ways. What is found must not be older than the
-// last revocation that was confirmed before.
-func (m *model) check(i int) {
-	c, since := m.w.cache, asked{m.confirmed[i], m.hasLeft(i), m.sharedSince(i)}
-	buf := make([]byte, contract.MaxPacked)
-	m.mu.Unlock() // time does not pass, but others answer
-	defer m.mu.Lock()
-	if p := m.proven[i]; p.holds(m.w.clock.Now()) {
-		m.judgeAnswer("proof", i, since, p.packed)
-		m.repeated++
-	}
-	before, proven := c.Prove(hashOf(i))
-	if n, a := c.Lookup(hashOf(i), buf); a == contract.Found {
-		m.judgeAnswer("memory", i, since, buf[:n])
-		if after, ok := c.Prove(hashOf(i)); proven && ok && before == after {
-			m.proven[i] = provenAnswer{before, slices.Clone(buf[:n])}
-		}
-	}
-	c.Resolve(hashOf(i), testPlugin, func(a contract.Answer, packed []byte) {
-		if a == contract.Found {
-			m.judgeAnswer("look-up", i, since, packed)
-		}
-	})
-}
-
-// asked is what was confirmed of a token when a question began: its last revocation, that who
-// holds it has left, and that another member shares what upstreams are told of it.
-type asked struct{ revoked, left, shared version }
-
-func (m *model) judgeAnswer(how string, i int, since asked, packed []byte) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.found++
-	if since.left != (version{}) && since.left == m.hasLeft(i) {
-		m.faults = append(m.faults, fmt.Sprintf("%s: token %d found of who has left", how, i))
-	}
-	if since.shared != (version{}) && since.shared == m.sharedSince(i) {
-		m.faults = append(m.faults, fmt.Sprintf("%s: token %d found of which two members have the same", how, i))
-	}
-	spans, _ := contract.Unpacked(packed)
-	var of version
-	id := spans[contract.FieldUserID]
-	if _, err := fmt.Sscanf(string(packed[id.Off:id.Off+id.Len]), "%d:%d", &of.lineage, &of.revision); err != nil || of.before(since.revoked) {
-		m.faults = append(m.faults, fmt.Sprintf("%s: token %d found as of %v, revoked at %v (%v)", how, i, of, since.revoked, err))
-	}
 }
 
 // open starts a filter on the model.

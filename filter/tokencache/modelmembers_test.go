@@ -1,6 +1,7 @@
 package tokencache
 
 import (
+	"slices"
 	"time"
 
 	"github.com/meshgate/meshgate/filter/contract"
@@ -84,52 +85,96 @@ func (m *model) toggleMember(int) {
 	m.store.revision++
 	m.store.apart, m.store.since, m.store.sinceAt = !m.store.apart, m.store.revision, m.w.clock.Now().millis()
 	m.members.of, m.members.left = version{m.lineage, m.store.revision}, false
-	m.sharing = modelSharing{of: m.members.of}
-	m.publish(&publication{reshapes: true, shares: true, of: m.members.of}, nil)
+	m.sharing = [...]modelSharing{{of: m.members.of}, {of: m.members.of}}
+	m.publish(&publication{reshapes: true, of: m.members.of}, nil)
 }
 
-// modelSharing is the last change by which the two may have come to share something as
-// members of the group, and whether it was confirmed.
+// modelPair are two tokens of different members that may come to share something. That of the
+// one that had it first counts in the group.
+type modelPair [2]int
+
+// What members share: what upstreams are told of the owners of two tokens, and the value of
+// two tokens.
+const (
+	sharesOwner = iota
+	sharesValue
+)
+
+var modelPairs = [...]modelPair{
+	sharesOwner: {sharedToken, sharedToken + modelTokens/2},
+	sharesValue: {sharedValue, sharedValue + modelTokens/2},
+}
+
+const (
+	sharedToken, sharedValue = 1, 2
+	sharedOther, valueOther  = sharedToken + modelTokens/2, sharedValue + modelTokens/2
+)
+
+// modelHash is that of a token of a model.
+func modelHash(i int) contract.Hash {
+	if i == valueOther {
+		i = sharedValue
+	}
+	return hashOf(i)
+}
+
+func modelGone(i int, revision uint64) contract.Invalidation {
+	return contract.Invalidation{Subject: contract.SubjectToken, Token: modelHash(i), Revision: revision}
+}
+
+// modelSharing is the last change by which one of a pair may have come to be the second one, and
+// whether it was confirmed.
 type modelSharing struct {
 	of        version
 	confirmed bool
 }
 
-// These two tokens are of credentials that may come to share what upstreams are told. The
-// other control plane is the one that makes it so.
-const (
-	sharedToken = 1
-	sharedOther = sharedToken + modelTokens/2
-)
-
-// isShared reports whether two members have what upstreams would be told of a token.
-func (m *model) isShared(i int) bool {
-	return m.store.shared && !m.store.apart && (i == sharedToken || i == sharedOther)
-}
-
-// sharedSince is the change by which it is confirmed that a token is nobody's in the group.
-func (m *model) sharedSince(i int) version {
-	if m.sharing.confirmed && m.isShared(i) {
-		return m.sharing.of
+// isSecond reports whether another member had first what a token shares with its own.
+func (m *model) isSecond(what, i int) bool {
+	k := slices.Index(modelPairs[what][:], i)
+	if k < 0 || m.store.apart {
+		return false
 	}
-	return version{}
+	own, others := m.store.took[what][k], m.store.took[what][1-k]
+	return own != 0 && others != 0 && others < own
 }
 
-// toggleShared has the other control plane change a credential: it comes to share something
-// with one of the first, or shares it no more. Only who is in a group with it is concerned.
-func (m *model) toggleShared(int) {
+// isOwn reports whether a token counts at the gateways of its own control plane only.
+func (m *model) isOwn(i int) bool { return m.isSecond(sharesOwner, i) || m.isSecond(sharesValue, i) }
+
+// secondSince are the changes by which it is confirmed that a token does not count in the group.
+func (m *model) secondSince(i int) (since [len(modelPairs)]version) {
+	for what := range modelPairs {
+		if m.sharing[what].confirmed && m.isSecond(what, i) {
+			since[what] = m.sharing[what].of
+		}
+	}
+	return since
+}
+
+// take notes that one of a pair has what they share from now on, or gives it away.
+func (m *model) take(what, i int, has bool) {
+	k := slices.Index(modelPairs[what][:], i)
+	if k < 0 || has == (m.store.took[what][k] != 0) {
+		return
+	}
+	m.store.took[what][k] = 0
+	if has {
+		m.store.took[what][k] = m.store.revision
+	}
+	m.sharing[what] = modelSharing{of: version{m.lineage, m.store.revision}}
+}
+
+// toggleShared has the owner of one of two tokens take what upstreams are told of both, or give
+// it away. What is known of the other one stays.
+func (m *model) toggleShared(k int) {
+	i := modelPairs[sharesOwner][k%2]
 	m.store.revision++
-	m.store.shared = !m.store.shared
-	items := []contract.Invalidation{owners(sharedOther)[0]}
-	if m.isShared(sharedToken) {
-		items = append(items, owners(sharedToken)[0])
-	}
-	for i := range items {
-		m.store.owners[items[i]] = m.store.revision
-		items[i].Revision = m.store.revision
-	}
-	m.sharing = modelSharing{of: version{m.lineage, m.store.revision}}
-	m.publish(&publication{shares: true, of: m.sharing.of}, items)
+	m.take(sharesOwner, i, m.store.took[sharesOwner][k%2] == 0)
+	owner := owners(i)[0]
+	m.store.owners[owner] = m.store.revision
+	owner.Revision = m.store.revision
+	m.publish(&publication{of: version{m.lineage, m.store.revision}}, []contract.Invalidation{owner})
 }
 
 // seed has a gateway of its own control plane ask for a token, so that Redis holds it.

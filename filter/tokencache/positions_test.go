@@ -297,7 +297,7 @@ func TestRestartsConcurrently(t *testing.T) {
 			h, r := hashOf(k), record(k, generation)
 			tb.admit(generation, &h, r, 0, r.Pack(nil), true)
 		}
-		tb.invalidate(&contract.Invalidation{Subject: contract.SubjectConsumer, ID: "consumer", Revision: 6})
+		tb.invalidate(&contract.Invalidation{Subject: contract.SubjectConsumer, Plane: testPlane, ID: "consumer", Revision: 6})
 		revoked.Store(generation)
 		next := tb.restart()
 		late.Wait()

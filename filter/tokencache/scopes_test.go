@@ -92,7 +92,7 @@ func TestRecordsOfOthersAreNotAccepted(t *testing.T) {
 }
 
 // TestMembersHoldOneCredential: what one member has revoked does not refuse what another
-// one holds, and what two hold is nobody's.
+// one holds. Of two records that say that they count one is out of date.
 func TestMembersHoldOneCredential(t *testing.T) {
 	inWorld(t, worldConfig{}, func(w *world) {
 		w.group("plane-1", "plane-2")

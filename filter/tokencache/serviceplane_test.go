@@ -43,14 +43,17 @@ func TestServicesOfOthersAreNotAccepted(t *testing.T) {
 }
 
 // TestServiceLeavesWithOneCredential: who holds a value is a member still, whosever service
-// it is for. So what another member holds of the same value is nobody's.
+// it is for. So what another member holds of the same value counts only if that one had it
+// first.
 func TestServiceLeavesWithOneCredential(t *testing.T) {
-	inWorld(t, worldConfig{}, func(w *world) {
-		w.group(testPlane, "plane-3")
-		w.store.putRecord(t, 1, forServiceOf("plane-2", 1, 5))
-		w.store.putRecord(t, 1, of("plane-3", 1, 5))
-		w.want("two hold it", w.resolve(1), contract.Unknown) // as the control plane says
-	})
+	for what, want := range map[string]contract.Answer{holdsCounting: contract.Found, holdsOwn: contract.Unknown} { // as the control plane says
+		inWorld(t, worldConfig{}, func(w *world) {
+			w.group(testPlane, "plane-3")
+			w.store.putRecord(t, 1, forServiceOf("plane-2", 1, 5))
+			w.store.hold(t, "plane-3", 1, what)
+			w.want("beside it "+what, w.resolve(1), want)
+		})
+	}
 }
 
 // TestServicesOfAStaticConfiguration: without a control plane its settings say whose services

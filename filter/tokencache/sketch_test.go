@@ -43,7 +43,7 @@ func TestSketchRarelyMeetsTheInnocent(t *testing.T) {
 	for i := range revoked {
 		h := hashOf(i)
 		f.raiseToken(&h, 7)
-		f.raiseOwner(f.ownerOf(contract.SubjectConsumer, fmt.Sprint("consumer-", i)), 7)
+		f.raiseOwner(f.ownerOf(testPlane, contract.SubjectConsumer, fmt.Sprint("consumer-", i)), 7)
 	}
 	tokens, owners := 0, 0
 	for i := revoked; i < revoked+innocent; i++ {
@@ -51,7 +51,7 @@ func TestSketchRarelyMeetsTheInnocent(t *testing.T) {
 		if !f.admits(&h, 6, 0, 0) {
 			tokens++
 		}
-		if !f.admitsOwners(6, f.ownerOf(contract.SubjectCredential, fmt.Sprint("consumer-", i)), 0) {
+		if !f.admitsOwners(6, f.ownerOf(testPlane, contract.SubjectCredential, fmt.Sprint("consumer-", i)), 0) {
 			owners++
 		}
 	}

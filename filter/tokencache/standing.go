@@ -132,11 +132,12 @@ func (c *Cache) startAnew(log contract.LogID) {
 
 // invalidated applies an Invalidate, which must follow what was applied.
 func (c *Cache) invalidated(m *contract.Invalidate) error {
-	if at := c.standing.Load().applied; m.From != at {
-		return fmt.Errorf("invalidate from position %d at %d: %w", m.From, at, errGap)
+	st := c.standing.Load()
+	if m.From != st.applied {
+		return fmt.Errorf("invalidate from position %d at %d: %w", m.From, st.applied, errGap)
 	}
 	for i := range m.Items {
-		c.table.invalidate(&m.Items[i])
+		c.table.invalidateAmong(st.scopes, &m.Items[i])
 	}
 	c.amend(func(st *standing) { st.applied = m.To })
 	return nil

@@ -42,10 +42,12 @@ func (t *table) restart() uint64 {
 	return generation
 }
 
-// outdate empties the table but for the floors, and returns the new generation. Whoever
+// outdate empties the table but for the floors, and returns the new generation. Of owners of
+// control planes that come with it, an item that named none may be about any. Whoever
 // puts something in looks at the generation inside its shard's lock: it finds the new one,
 // or what it puts there is emptied.
 func (t *table) outdate() uint64 {
+	raise(&t.floors.global, t.floors.nameless.Load())
 	generation := t.generation.Add(1)
 	for i := range t.shards {
 		s := &t.shards[i]
@@ -160,12 +162,12 @@ func endOf(expires, until int64) int64 {
 func (t *table) admit(generation uint64, hash *contract.Hash, r *contract.Record, until int64, packed []byte, store bool) bool {
 	e := entry{
 		hash:       *hash,
-		credential: t.floors.ownerOf(contract.SubjectCredential, r.Credential.ID),
+		credential: t.floors.ownerOf(r.Plane, contract.SubjectCredential, r.Credential.ID),
 		revision:   r.Revision,
 		end:        endOf(r.Expires, until),
 	}
 	if r.Consumer != nil {
-		e.consumer = t.floors.ownerOf(contract.SubjectConsumer, r.Consumer.ID)
+		e.consumer = t.floors.ownerOf(r.Plane, contract.SubjectConsumer, r.Consumer.ID)
 	}
 	s := t.shard(hash)
 	s.mu.Lock()
@@ -229,13 +231,15 @@ func (t *table) remember(generation uint64, hash *contract.Hash, why contract.An
 }
 
 // invalidate applies one invalidation; when it returns, no lookup finds what it
-// voids.
+// voids. What names no control plane concerns records that name none, and these are
+// concerned by every other as well.
 func (t *table) invalidate(it *contract.Invalidation) {
 	switch it.Subject {
 	case contract.SubjectCredential, contract.SubjectConsumer:
-		o := t.floors.ownerOf(it.Subject, it.ID)
-		t.floors.raiseOwner(o, it.Revision)
-		t.witness.invalidated(o.slot())
+		t.raiseOwner("", it)
+		if it.Plane != "" {
+			t.raiseOwner(it.Plane, it)
+		}
 	case contract.SubjectToken:
 		s := t.shard(&it.Token)
 		s.mu.Lock()
@@ -246,6 +250,29 @@ func (t *table) invalidate(it *contract.Invalidation) {
 		}
 		s.forgetUnknownBelow(&it.Token, it.Revision)
 		t.witness.invalidated(slotOf(&it.Token))
+	}
+}
+
+// raiseOwner is invalidate for an owner in one control plane.
+func (t *table) raiseOwner(plane string, it *contract.Invalidation) {
+	o := t.floors.ownerOf(plane, it.Subject, it.ID)
+	t.floors.raiseOwner(o, it.Revision)
+	t.witness.invalidated(o.slot())
+}
+
+// invalidateAmong is invalidate where some control planes may have what an item means that
+// names none. Whatever is accepted from others later is void below it.
+func (t *table) invalidateAmong(of *contract.Scopes, it *contract.Invalidation) {
+	t.invalidate(it)
+	if it.Plane != "" || it.Subject == contract.SubjectToken {
+		return
+	}
+	raise(&t.floors.nameless, it.Revision)
+	if of == nil {
+		return
+	}
+	for _, plane := range of.Members {
+		t.raiseOwner(plane, it)
 	}
 }
 

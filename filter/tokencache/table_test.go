@@ -105,7 +105,7 @@ func TestTableExpiryIsExact(t *testing.T) {
 
 func TestTableInvalidation(t *testing.T) {
 	id := func(s contract.Subject, id string, rev uint64) contract.Invalidation {
-		return contract.Invalidation{Subject: s, ID: id, Revision: rev}
+		return contract.Invalidation{Subject: s, Plane: testPlane, ID: id, Revision: rev}
 	}
 	for name, tc := range map[string]struct {
 		it   contract.Invalidation
@@ -261,11 +261,11 @@ func TestTableModel(t *testing.T) {
 			case 4:
 				revision++
 				creds[i%7] = revision
-				tb.invalidate(&contract.Invalidation{Subject: contract.SubjectCredential, ID: fmt.Sprintf("credential-%d", i%7), Revision: revision})
+				tb.invalidate(&contract.Invalidation{Subject: contract.SubjectCredential, Plane: testPlane, ID: fmt.Sprintf("credential-%d", i%7), Revision: revision})
 			case 5:
 				revision++
 				consumers[i%3] = revision
-				tb.invalidate(&contract.Invalidation{Subject: contract.SubjectConsumer, ID: fmt.Sprintf("consumer-%d", i%3), Revision: revision})
+				tb.invalidate(&contract.Invalidation{Subject: contract.SubjectConsumer, Plane: testPlane, ID: fmt.Sprintf("consumer-%d", i%3), Revision: revision})
 			case 6:
 				if rapid.IntRange(0, 9).Draw(t, "rare") == 0 {
 					revision++

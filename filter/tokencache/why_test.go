@@ -15,7 +15,7 @@ func TestTableKnowsBetterWhy(t *testing.T) {
 		want    contract.Answer
 	}{
 		"owner revoked": {func(tb *table, _ *fakeClock, r *contract.Record) {
-			tb.invalidate(&contract.Invalidation{Subject: contract.SubjectConsumer, ID: r.Consumer.ID, Revision: 9})
+			tb.invalidate(&contract.Invalidation{Subject: contract.SubjectConsumer, Plane: testPlane, ID: r.Consumer.ID, Revision: 9})
 		}, contract.Revoked},
 		"expired": {func(_ *table, clock *fakeClock, _ *contract.Record) { clock.add(time.Hour) }, contract.Expired},
 		"neither": {func(*table, *fakeClock, *contract.Record) {}, contract.Unknown},

@@ -57,10 +57,10 @@ func TestWhatEndsAProof(t *testing.T) {
 			c.table.invalidate(&contract.Invalidation{Subject: contract.SubjectToken, Token: hashOf(1), Revision: 9})
 		},
 		"its credential is revoked": func(c *Cache) {
-			c.table.invalidate(&contract.Invalidation{Subject: contract.SubjectCredential, ID: r.Credential.ID, Revision: 9})
+			c.table.invalidate(&contract.Invalidation{Subject: contract.SubjectCredential, Plane: testPlane, ID: r.Credential.ID, Revision: 9})
 		},
 		"its consumer is revoked": func(c *Cache) {
-			c.table.invalidate(&contract.Invalidation{Subject: contract.SubjectConsumer, ID: r.Consumer.ID, Revision: 9})
+			c.table.invalidate(&contract.Invalidation{Subject: contract.SubjectConsumer, Plane: testPlane, ID: r.Consumer.ID, Revision: 9})
 		},
 		"the memory begins anew":       func(c *Cache) { c.table.restart() },
 		"other scopes count":           func(c *Cache) { c.rescope(testScopes) },
@@ -76,7 +76,7 @@ func TestWhatEndsAProof(t *testing.T) {
 				t.Fatal("nothing is proven")
 			}
 			c.table.invalidate(&contract.Invalidation{Subject: contract.SubjectToken, Token: hashOf(3), Revision: 9})
-			c.table.invalidate(&contract.Invalidation{Subject: contract.SubjectConsumer, ID: "another", Revision: 9})
+			c.table.invalidate(&contract.Invalidation{Subject: contract.SubjectConsumer, Plane: testPlane, ID: "another", Revision: 9})
 			if !p.holds(c.system()) {
 				t.Error("it ends with another token")
 			}
@@ -110,7 +110,7 @@ func TestWhatEndsAProof(t *testing.T) {
 // without a lease.
 func TestNothingIsProvenWithoutARecord(t *testing.T) {
 	c := witnessed(t)
-	c.table.invalidate(&contract.Invalidation{Subject: contract.SubjectConsumer, ID: testRecord(1, 1).Consumer.ID, Revision: 9})
+	c.table.invalidate(&contract.Invalidation{Subject: contract.SubjectConsumer, Plane: testPlane, ID: testRecord(1, 1).Consumer.ID, Revision: 9})
 	r := testRecord(20, 1)
 	r.Expires = time.Now().Add(-time.Second).UnixMilli()
 	mustAdmit(t, c.table, 20, r)
@@ -221,9 +221,9 @@ func TestProofsConcurrently(t *testing.T) {
 		it := contract.Invalidation{Subject: contract.SubjectToken, Token: hash, Revision: at}
 		switch r := testRecord(1, at); i % 3 {
 		case 1:
-			it = contract.Invalidation{Subject: contract.SubjectCredential, ID: r.Credential.ID, Revision: at}
+			it = contract.Invalidation{Subject: contract.SubjectCredential, Plane: testPlane, ID: r.Credential.ID, Revision: at}
 		case 2:
-			it = contract.Invalidation{Subject: contract.SubjectConsumer, ID: r.Consumer.ID, Revision: at}
+			it = contract.Invalidation{Subject: contract.SubjectConsumer, Plane: testPlane, ID: r.Consumer.ID, Revision: at}
 		}
 		c.table.invalidate(&it)
 		acknowledged.Store(at)
