@@ -103,6 +103,17 @@ func TestBodyThatBreaksOff(t *testing.T) {
 	}
 }
 
+// TestNodeHasLeft: an enrolment that ends because nobody waits for it is no error of the server.
+func TestNodeHasLeft(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	rec := httptest.NewRecorder()
+	newMeshServer(t).fail(rec, httptest.NewRequestWithContext(ctx, http.MethodPost, Path, nil), fmt.Errorf("read: %w", context.Canceled))
+	if rec.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}
+
 // TestFewParseAtOnce: a parsed body takes many times its size. So while the maximum number
 // of bodies is being parsed, a further request waits until one of them is done.
 func TestFewParseAtOnce(t *testing.T) {

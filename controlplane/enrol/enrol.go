@@ -192,6 +192,7 @@ func parse(ctx context.Context, body []byte) (*model.Object, error) {
 
 // fail answers a gateway with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	err = httpkit.Unawaited(r, err)
 	entry := httpkit.EntryOf(r.Context())
 	entry.Code, entry.Cause = string(fault.CodeOf(err)), err
 	code, doc := http.StatusInternalServerError, map[string]string{"message": httpkit.TextInternal}
