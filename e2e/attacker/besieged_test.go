@@ -25,6 +25,9 @@ var _ = Describe("the ports of a control plane", func() {
 		Expect(at).To(ConsistOf(names(doors, (*port).at)), "a listener without a door, or a door without a listener: see portsOf")
 		settings := slices.DeleteFunc(names(doors, func(p *port) string { return p.setting }), func(s string) bool { return s == "" })
 		Expect(portSettings()).To(ConsistOf(append(settings, elsewhere...)), "a port may be off by default: it needs a door all the same, see portsOf")
+		for _, p := range doors {
+			Expect(p.speaks()).To(Succeed())
+		}
 	})
 
 	It("outlast an attacker who speaks badly, slowly or not at all", func() {
@@ -36,40 +39,57 @@ var _ = Describe("the ports of a control plane", func() {
 		if s.only == 0 {
 			s.attacks = variable("COUNT", usualPorts, enough)
 		}
-		again := (&run{seed: s.seed}).again()
 		AddReportEntry("seed", s.seed)
 		GinkgoWriter.Printf("seed %d\n", s.seed)
 		s.expectServed("before")
 		before, err := measure(cp.PID(), cp.Diagnostics)
 		Expect(err).NotTo(HaveOccurred())
 
-		begun := time.Now()
-		slow := beset(s.ports)
-		s.attack(16) // many of them wait
-		quick := time.Since(begun)
-		Expect(s.violations()).To(BeEmpty(), "%s\n%s", again, s.summary())
-		s.expectServed("while many are slow")
-		Expect(slow.end()).To(BeEmpty(), again)
-		GinkgoWriter.Printf("%s for %d attacks, %s until %d slow ones had ended\n%s\n", quick, s.attacks, time.Since(begun), slow.held, s.summary())
+		s.hold()
 
-		Expect(cp.Running()).To(BeTrue(), "the control plane died; %s", again)
+		Expect(cp.Running()).To(BeTrue(), "the control plane died; %s", s.again())
 		framework.ExpectSound()
 		s.expectServed("afterwards")
-		Expect(framework.Ready(cp.Diagnostics)).To(Succeed(), again)
-		var after size
+		Expect(framework.Ready(cp.Diagnostics)).To(Succeed(), s.again())
+		Expect(mistakes(cp.Output())).To(BeEmpty(), s.again())
 		Eventually(func() error {
-			after, err = measure(cp.PID(), cp.Diagnostics)
+			after, err := measure(cp.PID(), cp.Diagnostics)
 			if err != nil {
 				return err
 			}
+			GinkgoWriter.Printf("before %+v, after %+v\n", before, after)
 			return after.since(before)
-		}, patience).Should(Succeed(), again)
-		GinkgoWriter.Printf("before %+v, after %+v\n", before, after)
+		}, patience).Should(Succeed(), s.again())
 		if s.only == 0 {
 			s.expectCoverage()
 		}
 	})
 })
+
+// hold makes all attacks, while others hold on to connections as long as they are let.
+func (s *siege) hold() {
+	begun := time.Now()
+	slow := beset(s.ports)
+	s.attack(16) // many of them wait
+	quick := time.Since(begun)
+	Expect(s.violations()).To(BeEmpty(), "%s\n%s", s.again(), s.summary())
+	s.expectServed("while many are slow")
+	Expect(slow.end()).To(BeEmpty(), s.again())
+	GinkgoWriter.Printf("%s for %d attacks, %s until %d slow ones had ended\n%s\n", quick, s.attacks, time.Since(begun), slow.held, s.summary())
+}
+
+// again says how to repeat the run.
+func (s *siege) again() string { return (&run{seed: s.seed}).again() }
+
+// mistakes are what a control plane has logged as its own, whoever has read the answer.
+func mistakes(log string) (out []string) {
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, "level=ERROR") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
 
 // expectServed says that every port serves who behaves.
 func (s *siege) expectServed(when string) {

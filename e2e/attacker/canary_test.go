@@ -2,6 +2,7 @@ package attacker_test
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +34,25 @@ func (p *port) canary(patience time.Duration) error {
 	answers, err = overHTTP2(&p.door, true, []stream{ads}, patience)
 	if err != nil || len(answers) != 1 || answers[0].grpc != unauthenticated {
 		return fmt.Errorf("%s: %w: %+v, want the status %s of gRPC", p.name, orChanged(err), answers, unauthenticated)
+	}
+	return nil
+}
+
+// speaks checks that HTTP/2 is spoken over TLS where its attacks are made, and nowhere else.
+func (p *port) speaks() error {
+	if p.secure == 0 {
+		return nil
+	}
+	pool, err := p.roots()
+	if err != nil {
+		return err
+	}
+	conn, err := tls.Dial("tcp", p.address(true), &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "x"}})
+	if err == nil {
+		defer func() { _ = conn.Close() }()
+	}
+	if h2 := err == nil && conn.ConnectionState().NegotiatedProtocol == "h2"; h2 != p.calls {
+		return fmt.Errorf("%s speaks HTTP/2: %t, want %t (%v)", p.name, h2, p.calls, err)
 	}
 	return nil
 }

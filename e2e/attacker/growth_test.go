@@ -15,15 +15,18 @@ import (
 // they send, shows. Without a mistake it leaves up to 13 MiB, and takes up to 32 MiB, even if
 // it is three times as long as usual.
 const (
-	// leftGoroutines is a few idle connections of the test itself, and timers.
+	// leftGoroutines is a few idle connections of the test itself, and timers; leftFiles
+	// the same connections, and files of the database.
 	leftGoroutines = 30
+	leftFiles      = 30
 	leftBytes      = 64 << 20
 	peakBytes      = 128 << 20
 )
 
 // size is how large a process is.
 type size struct {
-	goroutines int
+	// files are open: connections, too.
+	goroutines, files int
 	// now and peak are bytes of resident memory.
 	now, peak int
 }
@@ -39,6 +42,11 @@ func measure(pid, diagnostics int) (s size, err error) {
 		return s, err
 	}
 	s.goroutines = int(m.Sum("go_goroutines"))
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return s, err
+	}
+	s.files = len(files)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return s, err
@@ -53,7 +61,7 @@ func measure(pid, diagnostics int) (s size, err error) {
 			*into = kilobytes << 10
 		}
 	}
-	if s.goroutines == 0 || s.now == 0 || s.peak == 0 {
+	if s.goroutines == 0 || s.files == 0 || s.now == 0 || s.peak == 0 {
 		return s, errors.New("the process does not say how large it is")
 	}
 	return s, nil
@@ -67,6 +75,7 @@ func (s size) since(before size) error {
 		before, after, bound int
 	}{
 		{"goroutines are left", before.goroutines, s.goroutines, leftGoroutines},
+		{"files are left open", before.files, s.files, leftFiles},
 		{"bytes of memory are left", before.now, s.now, leftBytes},
 		{"bytes of memory were needed", before.now, s.peak, peakBytes},
 	} {
@@ -77,7 +86,7 @@ func (s size) since(before size) error {
 	return errors.Join(errs...)
 }
 
-// TestGrowthIsSeen: each of the three bounds is one.
+// TestGrowthIsSeen: each of the bounds is one.
 func TestGrowthIsSeen(t *testing.T) {
 	before := size{goroutines: 100, now: 80 << 20, peak: 90 << 20}
 	for name, c := range map[string]struct {
@@ -88,6 +97,7 @@ func TestGrowthIsSeen(t *testing.T) {
 		"smaller":             {size{goroutines: 90, now: 70 << 20, peak: 90 << 20}, true},
 		"within":              {size{goroutines: 110, now: 100 << 20, peak: 200 << 20}, true},
 		"goroutines":          {size{goroutines: 100 + leftGoroutines + 1, now: 80 << 20, peak: 90 << 20}, false},
+		"files":               {size{goroutines: 100, files: leftFiles + 1, now: 80 << 20, peak: 90 << 20}, false},
 		"memory that left":    {size{goroutines: 100, now: 80 << 20, peak: 80<<20 + peakBytes + 1}, false},
 		"memory that is left": {size{goroutines: 100, now: 80<<20 + leftBytes + 1, peak: 80<<20 + leftBytes + 1}, false},
 	} {

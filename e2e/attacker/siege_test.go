@@ -9,8 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
-	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -100,10 +98,6 @@ func (s *siege) prepare(p *port, n uint64) attempt {
 	return attempt{a.String(), func() string { return s.overHTTP1(p, a) }}
 }
 
-// failure is an answer that is an error of the server: but that it does not implement a
-// framing that nobody does, and does not speak a version that nobody speaks.
-var failure = regexp.MustCompile(`(?m)^HTTP/1\.[01] 5(0[02346-9]|[1-9]\d)`)
-
 // throwing sends bytes, over TLS if a protocol is named, and no more. The server must end the
 // connection.
 func (s *siege) throwing(p *port, raw []byte, secure bool, protocol string) attempt {
@@ -123,24 +117,6 @@ func (s *siege) throwing(p *port, raw []byte, secure bool, protocol string) atte
 		text, err := io.ReadAll(conn)
 		return s.judgeText(p, string(text), err)
 	}}
-}
-
-// judgeText judges what came before the end of a connection.
-func (s *siege) judgeText(p *port, text string, err error) string {
-	if silence(err) != nil {
-		return errSilence.Error()
-	}
-	switch {
-	case text == "":
-		s.count("ended without a word")
-	case p.commands && !strings.HasPrefix(text, "-"):
-		return fmt.Sprintf("answered %q", text)
-	case failure.MatchString(text):
-		return fmt.Sprintf("failed: %q", text)
-	default:
-		s.count("ended with a word")
-	}
-	return ""
 }
 
 // closeWrite says that nothing more comes.
@@ -165,17 +141,6 @@ func (s *siege) calling(p *port, streams []stream) attempt {
 		}
 		return ""
 	}}
-}
-
-func (s *siege) judgeCall(a answer) string {
-	s.count(fmt.Sprintf("call answered %d %s", a.status, a.grpc))
-	switch {
-	case a.grpc == "0" || a.grpc == "" && a.status == http.StatusOK || a.body != "" && a.status == http.StatusOK:
-		return fmt.Sprintf("a call by nobody was served: %+v", a)
-	case a.status >= http.StatusInternalServerError || a.grpc == "2":
-		return fmt.Sprintf("a call failed: %+v", a)
-	}
-	return ""
 }
 
 // leaving sends a part of a request and is gone.
@@ -214,6 +179,9 @@ func (s *siege) overHTTP2(p *port, a *attack) string {
 			return problem
 		}
 	}
+	if a.sane && len(answers) < 2 {
+		return fmt.Sprintf("a request that is well formed, or the one after it, got no answer: %+v", answers)
+	}
 	return ""
 }
 
@@ -243,32 +211,12 @@ func (s *siege) overHTTP1(p *port, a *attack) string {
 	closeWrite(conn)
 	_ = conn.SetDeadline(time.Now().Add(s.patience))
 	rest, err := io.ReadAll(in)
-	if waits {
+	if waits && bytes.Contains(rest, []byte("HTTP/1.1 503 ")) {
 		// Who has left is told so by some handlers, and hears it if she has not.
+		s.count("told that she has left")
 		rest = bytes.ReplaceAll(rest, []byte("HTTP/1.1 503 "), []byte("HTTP/1.1 499 "))
 	}
 	return s.judgeText(p, string(rest), err)
-}
-
-// judgeSane judges the answers to a request that is well formed and to the one after it.
-func (s *siege) judgeSane(p *port, answers []answer) string {
-	for _, x := range answers {
-		s.count(fmt.Sprintf("answer %d", x.status))
-		if x.status >= 500 && x.status != http.StatusNotImplemented && x.status != http.StatusHTTPVersionNotSupported {
-			return fmt.Sprintf("an error of the control plane: %+v", x)
-		}
-	}
-	switch {
-	case len(answers) == 0:
-		return "a request that is well formed got no answer"
-	case len(answers) == 1 && !answers[0].last:
-		return fmt.Sprintf("the connection ended without being announced: %+v", answers)
-	case len(answers) == 2 && answers[1].status != p.status:
-		return fmt.Sprintf("who came next on the connection got %+v, not %d", answers[1], p.status)
-	case len(answers) == 2:
-		s.count("served next")
-	}
-	return ""
 }
 
 func (s *siege) count(what string) {

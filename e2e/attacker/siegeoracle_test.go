@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -191,12 +193,14 @@ func TestTheSameSeedIsTheSameAttacks(t *testing.T) {
 	guessing(t)
 	p := &port{door: door{name: "x", plain: 1, host: "localhost", next: "/", http1: true, documents: true, targets: leading("a", "b"), behind: &target{name: "nothing"}}}
 	of := func(seed uint64) (out []byte) {
-		s := &siege{ports: []*port{p}, seed: seed}
 		for n := range uint64(60) {
 			a := newAttack(&p.door, seed, n+1)
 			text, _ := a.raw()
 			out = append(out, text...)
-			out = append(out, s.prepare(&port{commands: true, door: p.door}, n).what[:1]...)
+			r := rand.New(rand.NewPCG(seed, n))
+			out = append(out, command(r)...)
+			out = append(out, frames(r)...)
+			out = fmt.Appendf(out, "%q", calls(r))
 		}
 		return out
 	}

@@ -1,6 +1,7 @@
 package attacker_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -21,13 +22,14 @@ type slowness struct {
 }
 
 // How long ports put up with somebody: until the header of a request is complete, until its
-// body is, until a handshake is, until a call says what it wants. late is for a machine that
+// body is, until a handshake is, until HTTP/2 begins, until a ping is answered. late is for a machine that
 // has other things to do.
 const (
 	forHeader, forBody = 5 * time.Second, 30 * time.Second
 	forHello           = 5 * time.Second
 	forShaking         = 15 * time.Second
 	forFirst           = 10 * time.Second
+	forPing            = 15 * time.Second
 	forPassword        = 2 * time.Second
 	late               = 15 * time.Second
 )
@@ -63,8 +65,22 @@ func (p *port) slownesses() (out []slowness) {
 	if p.calls {
 		add("no preface", over("h2"), "", "", forFirst)
 		add("half a preface", over("h2"), http2.ClientPreface[:10], "", forFirst)
+		add("a preface and no more", over("h2"), http2.ClientPreface+begun(false), "", forPing)
+		add("half a call", over("h2"), http2.ClientPreface+begun(true), "", forPing)
 	}
 	return out
+}
+
+// begun is the beginning of a connection over HTTP/2: its settings, and the header of a call
+// that lacks its end, if there is a call.
+func begun(call bool) string {
+	var out bytes.Buffer
+	f := http2.NewFramer(&out, nil)
+	_ = f.WriteSettings() // to memory, as what follows
+	if call {
+		_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x83, 0x87}})
+	}
+	return out.String()
 }
 
 // slowPath is one at which documents are read, if any is.

@@ -74,8 +74,8 @@ func dial(at *door, secure bool, protocol string) (net.Conn, error) {
 	})
 }
 
-// errSilence says that the gateway neither answered nor closed.
-var errSilence = errors.New("the gateway neither answered nor closed the connection")
+// errSilence says that the other side neither answered nor closed.
+var errSilence = errors.New("the other side neither answered nor closed the connection")
 
 // overHTTP1 writes bytes as they are and reads the answers to requests of these
 // methods, until there are as many, the gateway closes, or it says no more: wait
