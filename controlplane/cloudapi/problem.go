@@ -99,6 +99,7 @@ func (a *API) problemOf(r *http.Request, err error, c *Collection) *problem {
 		entry.Code = "bad_body"
 		return bodyProblem(e)
 	}
+	err = httpkit.Unawaited(r, err)
 	code := fault.CodeOf(err)
 	entry.Code = string(code)
 	switch code {

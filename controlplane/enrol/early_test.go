@@ -2,10 +2,15 @@ package enrol
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 )
 
 // counting is a body that counts how much of it was read.
@@ -58,6 +63,54 @@ func TestTokenComesBeforeTheBody(t *testing.T) {
 		if !test.whole && body.read > maxAnonymous+4096 {
 			t.Errorf("%s: %d bytes were read", name, body.read)
 		}
+	}
+}
+
+// TestBodyThatBreaksOff: anybody can send one, so it is no failure of the control plane. Only a
+// node that is known and slow is told to come again, because a refusal would end its agent.
+func TestBodyThatBreaksOff(t *testing.T) {
+	s := newMeshServer(t)
+	gateway, err := s.Tokens.Gateway("default", "gw", 1<<40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	malformed, late := errors.New("malformed chunked encoding"), fmt.Errorf("read: %w", os.ErrDeadlineExceeded)
+	for name, test := range map[string]struct {
+		token  string
+		err    error
+		status int
+		says   string
+	}{
+		"malformed, of nobody":          {"", malformed, 422, "broke off"},
+		"malformed, of a stranger":      {"x", malformed, 401, "the dataplane token is not valid"},
+		"malformed, of a gateway":       {gateway, malformed, 422, "broke off"},
+		"malformed, of a proxy":         {"default/web-1/web", malformed, 422, "broke off"},
+		"late, of nobody":               {"", late, 422, "broke off"},
+		"late, of a stranger":           {"x", late, 401, "the dataplane token is not valid"},
+		"late, of a gateway":            {gateway, late, 503, "try again"},
+		"late, of a proxy":              {"default/web-1/web", late, 503, "try again"},
+		"ended in its midst, of nobody": {"", io.ErrUnexpectedEOF, 422, "broke off"},
+	} {
+		r := httptest.NewRequest(http.MethodPost, Path, io.MultiReader(strings.NewReader(`{"mesh":`), iotest.ErrReader(test.err)))
+		if test.token != "" {
+			r.Header.Set("Authorization", "Bearer "+test.token)
+		}
+		rec := httptest.NewRecorder()
+		s.ServeHTTP(rec, r)
+		if rec.Code != test.status || !strings.Contains(rec.Body.String(), test.says) {
+			t.Errorf("%s: %d %.200s, want %d %q", name, rec.Code, rec.Body, test.status, test.says)
+		}
+	}
+}
+
+// TestNodeHasLeft: an enrolment that ends because nobody waits for it is no error of the server.
+func TestNodeHasLeft(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	rec := httptest.NewRecorder()
+	newMeshServer(t).fail(rec, httptest.NewRequestWithContext(ctx, http.MethodPost, Path, nil), fmt.Errorf("read: %w", context.Canceled))
+	if rec.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }
 

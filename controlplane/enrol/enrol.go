@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -146,13 +147,26 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		if bad != nil {
-			return nil, denied(bad)
-		}
-		return nil, fault.New(fault.TooLarge, "the enrolment is too large")
+	if err != nil {
+		return nil, unread(err, bad, limit == maxBody)
 	}
-	return body, err
+	return body, nil
+}
+
+// unread is the error of a body that was not read to its end. bad is what is wrong with the
+// token of its sender; known says that nothing is. Whatever is sent by somebody unknown is no
+// failure of the control plane.
+func unread(err, bad error, known bool) error {
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case bad != nil:
+		return denied(bad)
+	case large:
+		return fault.New(fault.TooLarge, "the enrolment is too large")
+	case known && errors.Is(err, os.ErrDeadlineExceeded): // an agent that is refused gives up
+		return fault.Wrap(fault.Unavailable, err, "the enrolment did not arrive in time; try again")
+	}
+	return fault.Wrap(fault.Invalid, err, "the enrolment broke off")
 }
 
 // vouched checks the token of the header, whichever node it is for.
@@ -178,6 +192,7 @@ func parse(ctx context.Context, body []byte) (*model.Object, error) {
 
 // fail answers a gateway with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	err = httpkit.Unawaited(r, err)
 	entry := httpkit.EntryOf(r.Context())
 	entry.Code, entry.Cause = string(fault.CodeOf(err)), err
 	code, doc := http.StatusInternalServerError, map[string]string{"message": httpkit.TextInternal}

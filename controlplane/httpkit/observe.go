@@ -39,6 +39,7 @@ type Entry struct {
 	// Cause is the internal error behind the answer. It is shown only in the log.
 	Cause    error
 	panicked bool // the handler panicked; Cause says why
+	left     bool // Cause is that the client has left
 	// Client is the address of the client behind trusted proxies; not valid elsewhere. See [Behind].
 	Client netip.Addr
 	// The call says where a request to an administration API comes from; see [Administered].
@@ -77,6 +78,7 @@ func Observe(next http.Handler, log *slog.Logger, meters ...Meter) http.Handler 
 				}
 			}
 			took := time.Since(start)
+			e.left = left(r, e.Cause) || rec.broken != nil && errors.Is(e.Cause, rec.broken)
 			write(r.Context(), log, r, e, rec, took)
 			e.tellRefusal(rec.status)
 			if !rec.taken {
@@ -95,11 +97,11 @@ func Observe(next http.Handler, log *slog.Logger, meters ...Meter) http.Handler 
 }
 
 // levelOf returns the level of a request in the log. A mistake of a client is no failure of
-// this server. A panic always is, no matter which status had been sent. Successful checks
+// this server, nor that it has left. A panic always is, no matter which status had been sent. Successful checks
 // and scrapes get the lowest level, because they would bury everything else. So do scrapes that are
 // refused, which anybody can cause at any rate.
 func levelOf(e *Entry, status int) slog.Level {
-	client := status >= http.StatusBadRequest && status < http.StatusInternalServerError
+	client := e.left || status >= http.StatusBadRequest && status < http.StatusInternalServerError
 	switch {
 	case e.Cause != nil && (e.panicked || !client):
 		return slog.LevelError
@@ -150,7 +152,8 @@ type recorder struct {
 	status int
 	bytes  int64
 	wrote  bool
-	taken  bool // by a handler that hijacked the connection
+	taken  bool  // by a handler that hijacked the connection
+	broken error // why the answer could not be sent
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -168,6 +171,9 @@ func (r *recorder) Write(b []byte) (int, error) {
 	}
 	n, err := r.ResponseWriter.Write(b)
 	r.bytes += int64(n)
+	if err != nil {
+		r.broken = err
+	}
 	return n, err
 }
 

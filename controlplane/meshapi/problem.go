@@ -127,6 +127,7 @@ func describe(op operation, err error) errorBody {
 
 // fail answers with an error.
 func fail(w http.ResponseWriter, r *http.Request, op operation, err error) {
+	err = httpkit.Unawaited(r, err)
 	entry, d := httpkit.EntryOf(r.Context()), describe(op, err)
 	entry.Code = string(fault.CodeOf(err))
 	if d.Status >= http.StatusInternalServerError {

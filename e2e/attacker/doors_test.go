@@ -1,6 +1,7 @@
 package attacker_test
 
 import (
+	"crypto/x509"
 	"fmt"
 	"net/http"
 
@@ -9,12 +10,21 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
-// door is a proxy that the attacker comes to.
+// door is where the attacker comes to: a proxy, or a listener of a control plane.
 type door struct {
 	name    string
 	targets []*target
-	// plain and secure are ports; secure is 0 where the proxy speaks no TLS.
+	// plain and secure are ports of ip, 0 where there is none: without TLS and with it.
+	ip            string
 	plain, secure int
+	// socket is a Unix socket in the place of plain; empty where there is none.
+	socket string
+	// roots vouch for who answers at secure.
+	roots func() (*x509.CertPool, error)
+	// host is what requests call the door; next is the path of a follow-up request.
+	host, next string
+	// http1 says that HTTP/2 is not spoken; documents, that there are handlers that read some.
+	http1, documents bool
 	// behind is the target at which a follow-up request arrives.
 	behind *target
 	// issues says that tokens may be had there.
@@ -25,7 +35,10 @@ type door struct {
 	envoy int
 }
 
-// The doors. They share consumers, applications, tokens and keys.
+// exampleHost is what clients of the proxies call them.
+const exampleHost = "gateway.example"
+
+// The doors of proxies. They share consumers, applications, tokens and keys.
 var gatewayDoor, sidecarDoor *door
 
 // inMesh is a service of a mesh behind a sidecar that demands the tokens of the
@@ -35,7 +48,8 @@ var inMesh = &target{name: "sidecar", opens: tokens, plugins: []plugin{oauth2(ni
 // openGateway is the door to all routes.
 func openGateway() *door {
 	return &door{
-		name: "gateway", targets: targets, plain: c.HTTP, secure: c.HTTPS, behind: named("guarded"), issues: true,
+		name: "gateway", targets: targets, ip: "127.0.0.1", plain: c.HTTP, secure: c.HTTPS, roots: trusting(c.CAFile()),
+		host: exampleHost, next: "/guarded/follow-up", behind: named("guarded"), issues: true,
 		state: c.StateDir, envoy: framework.RunningEnvoy(c.StateDir),
 	}
 }
@@ -70,19 +84,21 @@ func openSidecar() *door {
 	framework.WaitServing(fmt.Sprintf("127.0.0.2:%d", port), s.Output)
 	api.Converged()
 	return &door{
-		name: "sidecar", targets: []*target{inMesh}, plain: port, behind: inMesh, state: s.StateDir, envoy: framework.RunningEnvoy(s.StateDir),
+		name: "sidecar", targets: []*target{inMesh}, ip: "127.0.0.2", plain: port, host: exampleHost, next: "/sidecar/follow-up", behind: inMesh, state: s.StateDir, envoy: framework.RunningEnvoy(s.StateDir),
 	}
 }
 
 // address is where the door is.
 func (d *door) address(secure bool) string {
-	switch {
-	case secure:
-		return fmt.Sprintf("127.0.0.1:%d", d.secure)
-	case d.issues:
-		return fmt.Sprintf("127.0.0.1:%d", d.plain)
+	if secure {
+		return fmt.Sprintf("%s:%d", d.ip, d.secure)
 	}
-	return fmt.Sprintf("127.0.0.2:%d", d.plain)
+	return fmt.Sprintf("%s:%d", d.ip, d.plain)
+}
+
+// encrypts says whether a conversation is over TLS, where the door leaves a choice.
+func (d *door) encrypts(wish bool) bool {
+	return d.secure != 0 && (wish || d.plain == 0 && d.socket == "")
 }
 
 // expectAlive says that nobody has died at the door.

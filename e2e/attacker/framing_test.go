@@ -51,7 +51,7 @@ func (a *attack) malform() {
 
 // frame1 announces the body of a request of HTTP/1, rightly or not.
 func (a *attack) frame1() {
-	a.lines += "Host: gateway.example\r\n"
+	a.lines += "Host: " + a.door.host + "\r\n"
 	if a.chance(15) {
 		a.smuggle()
 		return
@@ -96,7 +96,7 @@ func (a *attack) smuggle() {
 	if a.method == "GET" {
 		a.method = "POST"
 	}
-	inner := fmt.Sprintf("GET /%s/smuggled HTTP/1.1\r\nHost: gateway.example\r\n%s: %ss\r\n\r\n", a.target.name, mark, a.id)
+	inner := fmt.Sprintf("GET /%s/smuggled HTTP/1.1\r\nHost: %s\r\n%s: %ss\r\n\r\n", a.target.name, a.door.host, mark, a.id)
 	long := fmt.Sprintf("Content-Length: %d\r\n", 5+len(inner))
 	type smuggling struct{ lines, body string }
 	s := pick(a,

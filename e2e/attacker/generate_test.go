@@ -52,10 +52,27 @@ func newAttack(at *door, seed, n uint64) *attack {
 	}
 	a.target = pick(a, at.targets...)
 	a.http2, a.secure = a.chance(40), a.chance(40)
+	a.http2 = a.http2 && !at.http1
 	a.method = pick(a, "GET", "GET", "GET", "POST", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "PROPFIND", "TRACE", "get")
 	a.path = "/" + a.target.name + "/" + pick(a, "x", "a/b", "", "x/")
 	// The mark comes first: what a later line does to its neighbours spares it.
 	a.add(mark, a.id)
+	if at.documents && a.chance(60) {
+		a.operate()
+	} else {
+		a.disguise()
+	}
+	a.secure = at.encrypts(a.secure)
+	if a.http2 {
+		a.frame2()
+	} else {
+		a.frame1()
+	}
+	return a
+}
+
+// disguise asks for what others may have, in ways that some parser may read differently.
+func (a *attack) disguise() {
 	credentials := a.IntN(3)
 	if a.chance(20) {
 		a.issuing()
@@ -73,18 +90,14 @@ func newAttack(at *door, seed, n uint64) *attack {
 	if a.chance(15) {
 		a.malform()
 	}
-	a.secure = a.secure && at.secure != 0
-	if a.http2 {
-		a.frame2()
-	} else {
-		a.frame1()
-	}
-	return a
 }
 
 // honest is how many attacks on a door, its first ones, are requests of somebody who
 // behaves: what they show must not depend on luck.
 func (d *door) honest() uint64 {
+	if d.documents {
+		return 0 // a request that follows is, see next
+	}
 	n := uint64(len(d.targets))
 	if d.issues {
 		n++
@@ -95,7 +108,7 @@ func (d *door) honest() uint64 {
 // behave makes a request that a target lets pass, if it lets anything pass; after
 // the last one it asks for a token.
 func (a *attack) behave(n int) {
-	a.method, a.lines = "GET", "Host: gateway.example\r\n"
+	a.method, a.secure, a.lines = "GET", a.door.encrypts(false), "Host: "+a.door.host+"\r\n"
 	a.add(mark, a.id)
 	if n == len(a.door.targets) {
 		a.target = named("guarded")
@@ -152,7 +165,11 @@ func (a *attack) form(parameter string) {
 // followUp is a request that must be served: whoever sends it has done nothing
 // wrong.
 func (a *attack) followUp() []field {
-	return []field{{mark, a.id + "f"}, {"Authorization", "Bearer " + opening(named("guarded"), token).text}}
+	fields := []field{{mark, a.id + "f"}}
+	if s := opening(a.door.behind, token); s != nil {
+		fields = append(fields, field{"Authorization", "Bearer " + s.text})
+	}
+	return fields
 }
 
 // raw is the attack over HTTP/1, and how many answers there are at most.
@@ -168,7 +185,7 @@ func (a *attack) raw() (text string, methods []string) {
 	if !a.sane {
 		return b.String(), []string{a.method, "GET", "GET"}
 	}
-	fmt.Fprintf(&b, "GET /%s/follow-up HTTP/1.1\r\nHost: gateway.example\r\nConnection: close\r\n", a.door.behind.name)
+	fmt.Fprintf(&b, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", a.door.next, a.door.host)
 	for _, f := range a.followUp() {
 		fmt.Fprintf(&b, "%s: %s\r\n", f.name, f.value)
 	}
@@ -180,7 +197,7 @@ func (a *attack) raw() (text string, methods []string) {
 func (a *attack) streams() []stream {
 	head := func(method, path string, fields []field) []hpack.HeaderField {
 		scheme := map[bool]string{false: "http", true: "https"}[a.secure]
-		out := []hpack.HeaderField{{Name: ":method", Value: method}, {Name: ":scheme", Value: scheme}, {Name: ":authority", Value: "gateway.example"}, {Name: ":path", Value: path}}
+		out := []hpack.HeaderField{{Name: ":method", Value: method}, {Name: ":scheme", Value: scheme}, {Name: ":authority", Value: a.door.host}, {Name: ":path", Value: path}}
 		for _, f := range fields {
 			out = append(out, lower(f.name, f.value))
 		}
@@ -190,7 +207,7 @@ func (a *attack) streams() []stream {
 	for _, f := range a.trailer {
 		first.trailer = append(first.trailer, lower(f.name, f.value))
 	}
-	return []stream{first, {header: head("GET", "/"+a.door.behind.name+"/follow-up", a.followUp())}}
+	return []stream{first, {header: head("GET", a.door.next, a.followUp())}}
 }
 
 // send sends the attack and returns the answers.

@@ -12,9 +12,14 @@
 //   - no answer is a 5xx, nothing crashes, and who behaves is served afterwards,
 //     on the same connection where that goes on.
 //
+// She also comes to every port of a control plane, with the same mixtures, and with bytes of
+// other protocols, broken TLS, frames of HTTP/2, calls of gRPC, documents, and slowly. There no
+// answer is a 5xx, every conversation ends in time, no call is served, and neither memory nor
+// goroutines grow. A listener without a door fails the suite.
+//
 // MESHGATE_E2E_ATTACK_SEED makes another run or repeats one, MESHGATE_E2E_ATTACK_ONLY
 // one attack of it, and MESHGATE_E2E_ATTACK_COUNT says how many there are on each, 500
-// at least.
+// at least; for the ports of the control plane it is the number for all of them.
 package attacker_test
 
 import (

@@ -22,6 +22,9 @@ type target struct {
 	// like is the target whose tokens are good here, where that is another one.
 	like *target
 
+	// methods are those of an operation of an API; nil for any.
+	methods []string
+
 	service string // the id
 	arrived *upstream
 }

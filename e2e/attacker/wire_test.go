@@ -3,6 +3,7 @@ package attacker_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -17,6 +18,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/meshgate/meshgate/controlplane/localsocket"
 )
 
 const (
@@ -32,24 +35,36 @@ type answer struct {
 	body   string
 	// last says that the connection ends with it.
 	last bool
+	// grpc is the status of a call of gRPC; empty if there is none.
+	grpc string
 }
 
-// roots is the control plane's authority.
-var roots = sync.OnceValues(func() (*x509.CertPool, error) {
-	pem, err := os.ReadFile(c.CAFile())
-	pool := x509.NewCertPool()
-	if err == nil && !pool.AppendCertsFromPEM(pem) {
-		err = errors.New("no certificate")
+// trusting reads authorities from a file, once.
+func trusting(file string) func() (*x509.CertPool, error) {
+	return sync.OnceValues(func() (*x509.CertPool, error) {
+		pem, err := os.ReadFile(file)
+		pool := x509.NewCertPool()
+		if err == nil && !pool.AppendCertsFromPEM(pem) {
+			err = errors.New("no certificate")
+		}
+		return pool, err
+	})
+}
+
+// dialRaw opens a connection on which nothing was said yet.
+func dialRaw(at *door, secure bool) (net.Conn, error) {
+	if !secure && at.socket != "" {
+		return localsocket.Dial(context.Background(), at.socket)
 	}
-	return pool, err
-})
+	return net.DialTimeout("tcp", at.address(secure), patience)
+}
 
 // dial opens a connection to a door.
 func dial(at *door, secure bool, protocol string) (net.Conn, error) {
 	if !secure {
-		return net.DialTimeout("tcp", at.address(false), patience)
+		return dialRaw(at, false)
 	}
-	pool, err := roots()
+	pool, err := at.roots()
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +74,8 @@ func dial(at *door, secure bool, protocol string) (net.Conn, error) {
 	})
 }
 
-// errSilence says that the gateway neither answered nor closed.
-var errSilence = errors.New("the gateway neither answered nor closed the connection")
+// errSilence says that the other side neither answered nor closed.
+var errSilence = errors.New("the other side neither answered nor closed the connection")
 
 // overHTTP1 writes bytes as they are and reads the answers to requests of these
 // methods, until there are as many, the gateway closes, or it says no more: wait
@@ -87,7 +102,7 @@ func overHTTP1(at *door, secure bool, raw string, methods []string, wait, more t
 		if err != nil {
 			return out, silence(err)
 		}
-		out = append(out, answer{resp.StatusCode, string(body), resp.Close})
+		out = append(out, answer{status: resp.StatusCode, body: string(body), last: resp.Close})
 		if resp.Close {
 			break
 		}
@@ -177,6 +192,11 @@ func (s *session) read(streams int) ([]answer, error) {
 		case *http2.MetaHeadersFrame:
 			if status := frame.PseudoValue("status"); status != "" {
 				_, _ = fmt.Sscan(status, &s.byStream[id].status)
+			}
+			for _, f := range frame.RegularFields() {
+				if f.Name == "grpc-status" {
+					s.byStream[id].grpc = f.Value
+				}
 			}
 			end = frame.StreamEnded()
 		case *http2.DataFrame:

@@ -1,0 +1,21 @@
+package meshapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// TestClientHasLeft: what ends because nobody waits for it is no error of the server. A client
+// who has only said that it sends no more hears the answer.
+func TestClientHasLeft(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	rec := httptest.NewRecorder()
+	fail(rec, httptest.NewRequestWithContext(ctx, http.MethodGet, "/meshes", nil), opList, fmt.Errorf("read: %w", context.Canceled))
+	if rec.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+}
