@@ -259,7 +259,8 @@ var layers = map[string]string{
 	"e2e/netns":         "",
 	"e2e/bench/fleet":   "e2e/framework",
 	"e2e/bench/authz":   "",
-	"e2e/attacker":      "e2e/framework",
+	// The attacker compares her doors with every setting of a port, and comes to the local socket.
+	"e2e/attacker":      "e2e/framework controlplane/cloud controlplane/config controlplane/localsocket",
 	"e2e/ci":            "",
 	"e2e/examples":      "e2e/framework",
 	"e2e/bench/gateway": "e2e/framework",
