@@ -52,7 +52,7 @@ func (p *port) speaks() error {
 		defer func() { _ = conn.Close() }()
 	}
 	if h2 := err == nil && conn.ConnectionState().NegotiatedProtocol == "h2"; h2 != p.calls {
-		return fmt.Errorf("%s speaks HTTP/2: %t, want %t (%v)", p.name, h2, p.calls, err)
+		return fmt.Errorf("%s speaks HTTP/2: %t, want %t", p.name, h2, p.calls)
 	}
 	return nil
 }
