@@ -28,6 +28,9 @@ type Input struct {
 	// Hidden are values of hidden fields, which an API has made itself. They are set at a
 	// creation.
 	Hidden map[string]any
+	// Accept, if set, refuses what a caller gave although the schema accepts it. It sees nothing else, so that it
+	// may do what costs more with longer values.
+	Accept func(given map[string]any) error
 }
 
 // Outcome is a write that was committed; it is empty if it was not. When it
@@ -344,6 +347,9 @@ func (g *Gate) Prepare(k *model.Kind, op model.Op, in Input, old map[string]any)
 		process = s.ProcessLoosely
 	}
 	w, err := process(op, values, old)
+	if err == nil && in.Accept != nil {
+		err = in.Accept(w.Given)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -134,6 +134,8 @@ type Session struct {
 	AccessEnds  int64 `json:"access_ends"`
 	RefreshEnds int64 `json:"refresh_ends"`
 	Ends        int64 `json:"ends"`
+	// Era is that of the portal in which the session began.
+	Era int64 `json:"era,omitempty"`
 }
 
 // IndexDeveloper lists sessions and invitations by their developer.

@@ -29,6 +29,9 @@ type Portal struct {
 	Slug string `json:"slug" jsonschema:"maxLength=63" jsonschema_extras:"x-hidden=true,x-unique=true,x-generated=slug"`
 	// BasicAuth says whether developers log in with a password.
 	BasicAuth bool `json:"basic_auth_enabled" jsonschema:"default=true" jsonschema_extras:"x-hidden=true"`
+	// Era counts how often BasicAuth was changed. Sessions of earlier eras never count again. It is no time: a
+	// session may begin in the same millisecond.
+	Era int64 `json:"era,omitempty" jsonschema_extras:"x-hidden=true"`
 }
 
 // The indexes of portals by their hosts.

@@ -50,7 +50,7 @@ type Collection struct {
 	// Guard, if set, says in the transaction of a change or deletion whether the caller may do it. given
 	// are the members of a change; nil for a deletion.
 	Guard func(a *API, r *http.Request, given map[string]any, reader store.Reader, res *model.Resource) error
-	// Acceptable, if set, refuses what a creation or a change gives although its form is right.
+	// Acceptable, if set, refuses what a creation or a change gives although the schema accepts it.
 	Acceptable func(a *API, given map[string]any) error
 	// Removable, if set, refuses a deletion in its transaction, and says what is in the way.
 	Removable func(reader store.Reader, res *model.Resource) error
@@ -150,12 +150,13 @@ func (s served) write(w http.ResponseWriter, r *http.Request, status int, once m
 	if err == nil {
 		err = s.foreignMembers(body.Values)
 	}
-	if err == nil && s.Acceptable != nil {
-		err = s.Acceptable(s.api, body.Values)
-	}
 	var out admit.Outcome
 	if err == nil {
-		out, err = op(r.Context(), s.address(r), admit.Input{Values: body.Values, Text: body.Text})
+		in := admit.Input{Values: body.Values, Text: body.Text}
+		if s.Acceptable != nil {
+			in.Accept = func(given map[string]any) error { return s.Acceptable(s.api, given) }
+		}
+		out, err = op(r.Context(), s.address(r), in)
 	}
 	if out.Resource != nil {
 		httpkit.EntryOf(r.Context()).Name = out.Resource.Name

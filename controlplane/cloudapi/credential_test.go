@@ -32,23 +32,30 @@ func TestStoredCredential(t *testing.T) {
 }
 
 // TestPasswordOfAnother: who may change developers, but is no administrator, decides about them and makes new
-// ones, and sets no password of one that is there: it could log in as that one.
+// ones, and sets no password, also not of a new one: it could log in as that one. It is refused before anything is
+// computed.
 func TestPasswordOfAnother(t *testing.T) {
 	f := setup(t)
 	at := f.portal("pets")
-	dev := f.developer(at, "ada@example.com")
+	dev, gone := f.developer(at, "ada@example.com"), f.developer(at, "eve@example.com")
 	const fine, forbidden = "200 <nil>/<nil>", "403 Forbidden/You do not have permission to perform this action"
+	accounts := f.api.Accounts
+	f.api.Accounts = nil // nothing computes hashes
 	for _, test := range []struct{ who, method, path, body, want string }{
 		{"eddie", "PATCH", dev, `{"password":"of eddie's choice"}`, forbidden},
 		{"eddie", "PATCH", dev, `{"status":"revoked","password":"of eddie's choice"}`, forbidden},
 		{"eddie", "POST", dev + "/verification-token", "", forbidden},
 		{"eddie", "PATCH", dev, `{"status":"approved"}`, fine},
-		{"eddie", "POST", at + "/developers", `{"email":"bob@example.com","full_name":"Bob","password":"of eddie's choice"}`, "201 <nil>/<nil>"},
+		{"eddie", "POST", at + "/developers", `{"email":"bob@example.com","full_name":"Bob","password":"of eddie's choice"}`, forbidden},
+		{"eddie", "POST", at + "/developers", `{"email":"bob@example.com","full_name":"Bob"}`, "201 <nil>/<nil>"},
+		{"eddie", "DELETE", gone, "", "204 <nil>/<nil>"},
+		{"eddie", "POST", at + "/developers", `{"email":"eve@example.com","full_name":"Eve","password":"of eddie's choice"}`, forbidden},
 	} {
 		if got := told(f.as(test.who, test.method, test.path, test.body)); got != test.want {
 			t.Errorf("%s %s %s: %s, want %s", test.method, test.path, test.body, got, test.want)
 		}
 	}
+	f.api.Accounts = accounts
 	if got := f.login(at, "ada@example.com", password).Code; got != 204 {
 		t.Errorf("with the password that it had: %d", got)
 	}

@@ -2,6 +2,7 @@ package cloudapi
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/outward"
@@ -45,5 +46,32 @@ func TestEndpointsThatLeadNowhere(t *testing.T) {
 	f.api.Foresee = new(outward.Options).Foresee // the setting is another one after a start
 	if got := told(f.do("PATCH", at, `{"log_format":"json"}`)); got != fine {
 		t.Errorf("a change of something else: %s", got)
+	}
+}
+
+// TestEndpointsBeyondTheSchema: where an endpoint leads is asked only if the schema accepts all that was given. It
+// bounds the length, and the question costs more with each character.
+func TestEndpointsBeyondTheSchema(t *testing.T) {
+	f := setup(t)
+	at := destinations + "/" + f.created("siem")
+	var asked []string
+	f.api.Foresee = func(endpoint string) error { asked = append(asked, endpoint); return nil }
+	long := "https://" + strings.Repeat("ü", 2048) + ".example/"
+	for method, path := range map[string]string{"POST": destinations, "PATCH": at} {
+		for _, body := range []string{
+			`{"name":"long","authorization":"x","log_format":"cef","endpoint":"` + long + `"}`,
+			`{"name":"odd","authorization":"x","log_format":"none","endpoint":"https://siem.example/"}`,
+		} {
+			if status, doc := f.do(method, path, body); status != 400 {
+				t.Errorf("%s: %d %v", method, status, doc)
+			}
+		}
+	}
+	if len(asked) != 0 {
+		t.Errorf("asked for %d endpoints that the schema refuses", len(asked))
+	}
+	f.must(200, "PATCH", at, `{"endpoint":"https://other.example/"}`)
+	if len(asked) != 1 || asked[0] != "https://other.example/" {
+		t.Errorf("asked for %v", asked)
 	}
 }

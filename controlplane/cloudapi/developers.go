@@ -73,7 +73,7 @@ func (a *API) listDevelopers(w http.ResponseWriter, r *http.Request) {
 	served{a, developers}.listOf(w, r, ofPortal(res.Name))
 }
 
-// createDeveloper adds a developer, who can log in at once if a password is given.
+// createDeveloper adds a developer, who can log in at once if a password is given, which is for administrators.
 func (a *API) createDeveloper(w http.ResponseWriter, r *http.Request) {
 	res, err := a.portal(r)
 	var spec cloud.Developer
@@ -119,10 +119,22 @@ func (a *API) newDeveloper(w http.ResponseWriter, r *http.Request) (spec cloud.D
 	if err == nil {
 		err = form{developers}.check(a, given, &spec)
 	}
-	if err == nil && extra.Password != "" {
-		hash, err = a.Accounts.Hash(r.Context(), extra.Password)
+	if err == nil {
+		hash, err = a.hashed(r, extra.Password)
 	}
 	return spec, hash, err
+}
+
+// hashed returns the hash of a password of a developer, which is empty if none is given. It costs much, so that who
+// may not set the password is refused before.
+func (a *API) hashed(r *http.Request, password string) (string, error) {
+	if password == "" {
+		return "", nil
+	}
+	if err := a.mayPassword(r); err != nil {
+		return "", err
+	}
+	return a.Accounts.Hash(r.Context(), password)
 }
 
 // ofDeveloper gives errors of developers the words of this API.
@@ -145,15 +157,12 @@ func (a *API) patchDeveloper(w http.ResponseWriter, r *http.Request) {
 		err = changeForm.fill(a, w, r, &change)
 	}
 	var hash string
-	if err == nil && change.Password != "" {
-		hash, err = a.Accounts.Hash(r.Context(), change.Password)
+	if err == nil {
+		hash, err = a.hashed(r, change.Password)
 	}
 	if err == nil {
 		_, err = a.Gate.Write(r.Context(), model.Config, func(tx store.Tx) error {
 			if dev, err = admit.Lookup(tx, s.address(r)); err != nil {
-				return err
-			}
-			if err := a.mayPassword(r, change); err != nil {
 				return err
 			}
 			dev, err = change.apply(tx, dev, hash)
@@ -167,13 +176,10 @@ func (a *API) patchDeveloper(w http.ResponseWriter, r *http.Request) {
 	s.show(w, r, http.StatusOK, dev, nil)
 }
 
-// mayPassword leaves new passwords of developers to administrators, as verification tokens are, which come
-// to the same: who sets a password can log in as that developer. The password of a creation is that of
-// nobody yet.
-func (a *API) mayPassword(r *http.Request, c developerChange) error {
-	if c.Password == "" {
-		return nil
-	}
+// mayPassword leaves passwords of developers to administrators, as verification tokens are, which come to the same:
+// who sets a password can log in as that developer. It does so at a creation, too: others could delete a developer
+// and make it anew.
+func (a *API) mayPassword(r *http.Request) error {
 	return httpkit.Permit(a.Rules, r, access.Administrator, access.Scope{}, func(who model.Actor) string {
 		return httpkit.Cannot(who, "the password of a developer")
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -41,10 +42,10 @@ func TestWhoMayManagePortals(t *testing.T) {
 	columns := []string{"admin", "editor", "viewer", "stranger", "nobody"}
 	row(append([]string{"method", "path"}, columns...)...)
 	const nobody = "10000000-0000-4000-8000-000000000000"
-	send := func(e httpkit.Endpoint, path, body, of string) {
+	send := func(e httpkit.Endpoint, target, body, of string) {
 		cells := []string{e.Method, e.Pattern + of}
 		for _, who := range columns {
-			r := httptest.NewRequest(e.Method, path, strings.NewReader(body))
+			r := httptest.NewRequest(e.Method, target, strings.NewReader(body))
 			if body != "" {
 				r.Header.Set("Content-Type", "application/json")
 			}
@@ -62,6 +63,9 @@ func TestWhoMayManagePortals(t *testing.T) {
 	}
 	for _, e := range append(append(f.api.portalEndpoints(), f.api.keyEndpoint()), f.api.ownEndpoints()...) {
 		ask(e, nobody, "")
+		if e.Method == http.MethodPost && strings.HasSuffix(e.Pattern, "/developers") {
+			send(e, path.Dir(dev), `{"email":"bob@example.com","full_name":"Bob","password":"correct horse"}`, " with a password")
+		}
 		if e.Method == http.MethodPatch && strings.HasSuffix(e.Pattern, "{"+pathDeveloper+"}") {
 			send(e, dev, `{"status":"approved"}`, " a status")
 			send(e, dev, `{"password":"correct horse"}`, " a password")

@@ -113,6 +113,29 @@ func (f *planeFixture) only(plane, collection string) string {
 	return doc.Data[0].ID
 }
 
+// TestApplicationsAreNotRenamedByTheirOldName: who names an application in the path means that one, whatever the body
+// says, and only ids are those of a tool that could not know them.
+func TestApplicationsAreNotRenamedByTheirOldName(t *testing.T) {
+	f := setupPlanes(t)
+	older := olderPath + "/" + f.plane("shop", cloud.TypeHybrid)
+	const old = "10000000-0000-4000-8000-000000000001"
+	body := func(name string) string {
+		return `{"name":"` + name + `","client_id":"old","client_secret":"of ` + name + `","redirect_uris":["https://a.example/"]}`
+	}
+	for _, call := range []struct{ method, path, body, shows string }{
+		{"PUT", "/consumers/anna", `{}`, `"anna"`},
+		{"PUT", "/consumers/anna/oauth2/" + old, body("one"), old},
+		{"PUT", "/consumers/anna/oauth2/new", body("two"), `"client_id":"new"`},
+		{"GET", "/consumers/anna/oauth2/" + old, "", `"client_id":"old"`},
+		{"GET", "/consumers/anna/oauth2/new", "", `"name":"two"`},
+		{"GET", "/consumers/anna/oauth2/old", "", `"name":"one"`},
+	} {
+		if status, got := f.raw("admin", call.method, older+call.path, call.body); status != 200 || !strings.Contains(got, call.shows) {
+			t.Errorf("%s %s: %d %s, want %s", call.method, call.path, status, got, call.shows)
+		}
+	}
+}
+
 // TestApplicationsAreTakenOverByTheirConsumerOnly: a client_id that another consumer has, and one that is
 // written below the newer paths, is a conflict as before; so are other credentials.
 func TestApplicationsAreTakenOverByTheirConsumerOnly(t *testing.T) {

@@ -84,6 +84,7 @@ func (a *API) patchSettings(w http.ResponseWriter, r *http.Request) {
 				return nil
 			}
 			spec.BasicAuth = *given.BasicAuth
+			spec.Era++ // sessions do not come back when passwords do
 			_, err = tx.Update(&model.Resource{Kind: cloud.Portals, Name: res.Name, Spec: &spec}, res.Version)
 			return err
 		})

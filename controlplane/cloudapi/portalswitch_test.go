@@ -41,6 +41,33 @@ func TestPasswordsAreSwitchedOff(t *testing.T) {
 	}
 	settings(`{"basic_auth_enabled":true}`)
 	expect("passwords are on again, and it was left", leaves, 401)
+	expect("passwords are on again", stays, 401)
+	if got := f.site("POST", at, "/refresh", "", stays.with()).Code; got != 401 {
+		t.Errorf("refreshed when passwords are on again: %d", got)
+	}
+	again := f.login(at, "ada@example.com", password)
+	expect("logged in anew", again, 200)
+	f.must(200, "PATCH", at, `{"display_name":"Docs"}`)
+	settings(`{"basic_auth_enabled":true}`)
+	refreshed := f.site("POST", at, "/refresh", "", again.with())
+	expect("passwords stayed on, and it was refreshed", refreshed, 200)
+}
+
+// TestReuseWhileSwitchedOff: a refresh token that was exchanged before ends its session also while no session
+// counts. It is a sign of theft, and would be lost otherwise.
+func TestReuseWhileSwitchedOff(t *testing.T) {
+	f := setup(t)
+	at := f.portal("docs")
+	f.developer(at, "ada@example.com")
+	first := f.login(at, "ada@example.com", password)
+	f.site("POST", at, "/refresh", "", first.with())
+	f.must(200, "PATCH", at+"/authentication-settings", `{"basic_auth_enabled":false}`)
+	if got := f.site("POST", at, "/refresh", "", first.with()).Code; got != 401 {
+		t.Errorf("with the old token: %d", got)
+	}
+	if n := len(f.rows(cloud.Sessions, "")); n != 0 {
+		t.Errorf("%d sessions are left", n)
+	}
 }
 
 // busy is a store in which something else is written right before a transaction.

@@ -8,6 +8,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 )
 
@@ -28,9 +29,10 @@ func Unlisted(r *http.Request) *http.Request {
 }
 
 // twin is the key of what a replacement is of although it names another id: it comes from a tool that
-// could not know the id. Nothing that is not below its owner is replaced in this way.
+// could not know the id. Nothing that is not below its owner is replaced in this way, and nothing whose key the path
+// names: it would be renamed.
 func (p place) twin(r *http.Request, a admit.Address, given map[string]any) string {
-	if marked, _ := r.Context().Value(unlistedKey{}).(bool); !marked || !p.collection.Unlisted || a.Under == nil || r.Method != http.MethodPut {
+	if marked, _ := r.Context().Value(unlistedKey{}).(bool); !marked || !p.collection.Unlisted || a.Under == nil || r.Method != http.MethodPut || !model.IsUUID(a.Key) {
 		return ""
 	}
 	key, _ := given[a.Kind.Schema.Key].(string)

@@ -84,10 +84,7 @@ const (
 func (c collection) labelFilter(query url.Values) (out [][2]string, err error) {
 	var wrong []fault.Violation
 	_, has := c.kind.New().(labelled)
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if name != "filter" && !strings.HasPrefix(name, filterPrefix) {
-			continue
-		}
+	for _, name := range filterNames(query) {
 		key, ok := strings.CutPrefix(name, labelPrefix)
 		if ok {
 			key, ok = strings.CutSuffix(key, labelSuffix)
@@ -95,7 +92,7 @@ func (c collection) labelFilter(query url.Values) (out [][2]string, err error) {
 		if !ok || !has || !model.ValidLabelKey(key) {
 			message := "must be filter[labels.KEY]=VALUE: there is no other filter of this form. Beside it there are " + strings.Join(c.filters(), ", ")
 			if !has {
-				message = "does not exist for this list, whose resources have no labels. There are " + strings.Join(c.filters(), ", ")
+				message = noFilter(c.filters())
 			}
 			wrong = append(wrong, fault.Violation{Path: name, Message: message})
 			continue
@@ -105,6 +102,28 @@ func (c collection) labelFilter(query url.Values) (out [][2]string, err error) {
 		}
 	}
 	return out, failed(opList, fault.Violated(wrong))
+}
+
+// filterNames lists the parameters of a query that have the form of a filter, whether there is one or not.
+func filterNames(query url.Values) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(query)), func(name string) bool {
+		return name != "filter" && !strings.HasPrefix(name, filterPrefix)
+	})
+}
+
+// noFilter says that a list has none but the given parameters.
+func noFilter(others []string) string {
+	return "does not exist for this list, whose resources have no labels. There are " + strings.Join(others, ", ")
+}
+
+// unfiltered refuses all filters of a query, for lists of what has no labels. others are the parameters by which
+// the list can be filtered.
+func unfiltered(query url.Values, others ...string) error {
+	var wrong []fault.Violation
+	for _, name := range filterNames(query) {
+		wrong = append(wrong, fault.Violation{Path: name, Message: noFilter(others)})
+	}
+	return fault.Violated(wrong)
 }
 
 // filters lists the other parameters by which the list can be filtered.

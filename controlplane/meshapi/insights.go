@@ -109,7 +109,7 @@ func meshInsight(r *http.Request, s *census.State, _ time.Time) (any, error) {
 }
 
 func (a *API) meshInsights(r *http.Request, s *census.State, _ time.Time) (any, error) {
-	p, err := pagerOf(r, opSize)
+	p, err := pagerOf(r, opSize, "name")
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func serviceInsight(r *http.Request, s *census.State, _ time.Time) (any, error) 
 }
 
 func (a *API) serviceInsights(r *http.Request, s *census.State, _ time.Time) (any, error) {
-	p, err := pagerOf(r, opServiceSize)
+	p, err := pagerOf(r, opServiceSize, "name", "type")
 	if err != nil {
 		return nil, err
 	}
@@ -196,16 +196,19 @@ type pager struct {
 	items []any
 }
 
-// pagerOf reads the query of a list, other than the offset, which is checked last.
-func pagerOf(r *http.Request, size operation) (*pager, error) {
+// pagerOf reads the query of a list, other than the offset, which is checked last. filters are the parameters by
+// which the list can be filtered.
+func pagerOf(r *http.Request, size operation, filters ...string) (*pager, error) {
 	query, err := httpkit.Query(r)
 	if err != nil {
 		return nil, failed(opDecode, fault.Wrap(fault.Invalid, err, "the query is malformed"))
 	}
 	p := &pager{r: r, query: query, items: []any{}}
 	p.part = query.Get("name")
-	p.size, err = pageSize(query.Get("size"))
-	return p, failed(size, err)
+	if p.size, err = pageSize(query.Get("size")); err != nil {
+		return nil, failed(size, err)
+	}
+	return p, failed(opList, unfiltered(query, filters...))
 }
 
 func (p *pager) from(op operation) (err error) {

@@ -1,10 +1,12 @@
 package meshapi
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/meshgate/meshgate/controlplane/access"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
@@ -61,6 +63,42 @@ func TestEveryKindIsFilteredByLabels(t *testing.T) {
 	}
 	if seen < 20 {
 		t.Errorf("%d kinds have labels", seen)
+	}
+}
+
+// TestMeshesOfSomeAreFiltered: whoever sees some meshes gets those of them with the labels, and the others get those
+// of all.
+func TestMeshesOfSomeAreFiltered(t *testing.T) {
+	a := seeded(t)
+	a.options.Rules = access.New(access.Options{Roles: append(roles, access.Role{Role: "viewer", Meshes: []string{"m", "n"}, Users: []string{"both"}})})
+	a.put(t, "/meshes/n", `{"type":"Mesh","name":"n","labels":{"team":"shop"}}`)
+	a.put(t, "/meshes/o", `{"type":"Mesh","name":"o","labels":{"team":"shop"}}`)
+	h := Handler(a.options)
+	for caller, want := range map[string][2]int{"viewer-m": {0, 1}, "admin-o": {1, 1}, "both": {1, 2}, "viewer-all": {2, 3}} {
+		for i, path := range []string{"/meshes?filter[labels.team]=shop", "/meshes"} {
+			rec := request(h, "GET", path, "", "X-User", caller)
+			var p listing
+			if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil || p.Total != want[i] || len(p.Items) != want[i] {
+				t.Errorf("%s at %s: %d of %d, %v, want %d", caller, path, len(p.Items), p.Total, err, want[i])
+			}
+		}
+	}
+}
+
+// TestInsightsHaveNoFilters: lists of what is no resource refuse filters of resources, and name the parameters that
+// they have.
+func TestInsightsHaveNoFilters(t *testing.T) {
+	h := Handler(seeded(t).options)
+	for path, others := range map[string]string{"/mesh-insights": "name", "/service-insights": "name, type", "/meshes/m/service-insights": "name, type"} {
+		for _, name := range []string{"filter", "filter[labels.team]", "filter[name]"} {
+			rec := request(h, "GET", path+"?size=1&"+name+"=shop", "")
+			if text := rec.Body.String(); rec.Code != 400 || !strings.Contains(text, `"field": "`+name+`"`) || !strings.Contains(text, "There are "+others+`"`) {
+				t.Errorf("%s?%s: %d %s", path, name, rec.Code, text)
+			}
+		}
+		if rec := request(h, "GET", path+"?size=1", ""); rec.Code != 200 {
+			t.Errorf("%s: %d", path, rec.Code)
+		}
 	}
 }
 

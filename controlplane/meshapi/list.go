@@ -137,8 +137,8 @@ func (c collection) find(r *http.Request, query url.Values, pattern string, only
 	if wanted != nil {
 		match = func(res *model.Resource) bool { return wanted(factsOf(res)) }
 	}
-	if c.kind == mesh.Meshes && visible != nil {
-		match = func(res *model.Resource) bool { return visible(res.Name) }
+	if accepts := match; c.kind == mesh.Meshes && visible != nil {
+		match = func(res *model.Resource) bool { return visible(res.Name) && (accepts == nil || accepts(res)) }
 	}
 	var broken error // the first failure to learn what is known
 	if accepts := match; only.known != nil {

@@ -48,9 +48,15 @@ func plain(at netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
 }
 
+// maxHost bounds a host: no name is longer (RFC 1035), apart from the dot at its end.
+const maxHost = 253
+
 // literal returns the addresses that a host means by itself, and whether it does. A host that can be no name, and
 // is no address either, means none.
 func literal(host string) (list []netip.Addr, known bool) {
+	if len(strings.TrimSuffix(host, ".")) > maxHost {
+		return nil, true // what is asked next takes time that grows with the square of the length
+	}
 	// HTTP clients do so, and then there are digits and dots where there were others.
 	if ascii, err := idna.Lookup.ToASCII(host); err == nil && ascii != "" {
 		host = ascii

@@ -59,6 +59,21 @@ func TestForeseen(t *testing.T) {
 	}
 }
 
+// TestLongHosts: what is too long for a name of a host is refused by its length, before its characters are looked at,
+// which takes minutes for a host of a million.
+func TestLongHosts(t *testing.T) {
+	var o Options
+	long := strings.Repeat("a.", 126) + "a"
+	for host, refused := range map[string]bool{
+		long: false, long + ".": false, long + "a": true, "a" + long + ".": true,
+		strings.Repeat("ü", 126): false, strings.Repeat("ü", 127): true, strings.Repeat("ü.", 85): true,
+	} {
+		if err := o.Foresee("https://" + host + "/in"); errors.Is(err, ErrNotAllowed) != refused {
+			t.Errorf("%d bytes: %v, want that it is refused: %v", len(host), err, refused)
+		}
+	}
+}
+
 // TestForeseenAsAllowed: networks that are allowed, and ports that are the control plane's own, count as they do
 // for connections.
 func TestForeseenAsAllowed(t *testing.T) {

@@ -142,7 +142,7 @@ func (a *Accounts) settle(tx store.Tx, at Attempt, known account, right bool, ou
 	}
 	switch out.Outcome {
 	case audit.Success:
-		out.Tokens, err = a.begin(tx, known.id)
+		out.Tokens, err = a.begin(tx, known.id, portal.Era)
 	case audit.InvalidPassword: // it is counted
 	default:
 		// Others take the time of a write, too: nothing can be told from it.

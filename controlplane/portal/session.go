@@ -49,8 +49,8 @@ func is(token, digest string) bool {
 	return subtle.ConstantTimeCompare([]byte(cloud.SecretDigest(token)), []byte(digest)) == 1
 }
 
-// begin starts a session in a transaction.
-func (a *Accounts) begin(tx store.Tx, developer string) (*Tokens, error) {
+// begin starts a session in a transaction, in an era of its portal.
+func (a *Accounts) begin(tx store.Tx, developer string, era int64) (*Tokens, error) {
 	rows, err := tx.List(cloud.Sessions, store.Query{Index: cloud.IndexDeveloper, Value: developer})
 	if err != nil {
 		return nil, err
@@ -64,19 +64,18 @@ func (a *Accounts) begin(tx store.Tx, developer string) (*Tokens, error) {
 	}
 	name := uuid.NewString()
 	now := a.Now()
-	tokens, spec := renewed(name, developer, now, now.Add(SessionLife))
+	tokens, spec := renewed(name, cloud.Session{Developer: developer, Ends: now.Add(SessionLife).UnixMilli(), Era: era}, now)
 	_, err = tx.Create(&model.Resource{Kind: cloud.Sessions, Name: name, Spec: spec, Created: now})
 	return tokens, err
 }
 
 // renewed makes new tokens of a session.
-func renewed(name, developer string, now, ends time.Time) (*Tokens, *cloud.Session) {
+func renewed(name string, s cloud.Session, now time.Time) (*Tokens, *cloud.Session) {
 	tokens := &Tokens{Access: token(name), Refresh: token(name)}
-	until := func(life time.Duration) int64 { return min(now.Add(life).UnixMilli(), ends.UnixMilli()) }
-	return tokens, &cloud.Session{
-		Developer: developer, Access: cloud.SecretDigest(tokens.Access), Refresh: cloud.SecretDigest(tokens.Refresh),
-		AccessEnds: until(AccessLife), RefreshEnds: until(RefreshLife), Ends: ends.UnixMilli(),
-	}
+	until := func(life time.Duration) int64 { return min(now.Add(life).UnixMilli(), s.Ends) }
+	s.Access, s.Refresh = cloud.SecretDigest(tokens.Access), cloud.SecretDigest(tokens.Refresh)
+	s.AccessEnds, s.RefreshEnds = until(AccessLife), until(RefreshLife)
+	return tokens, &s
 }
 
 // Who returns the developer of an access token.
@@ -89,23 +88,23 @@ func (a *Accounts) Who(ctx context.Context, portal, access string) (dev *model.R
 		if s == nil || !is(access, s.Access) || a.Now().UnixMilli() >= s.AccessEnds {
 			return ErrNoSession
 		}
-		dev, err = approved(r, portal, s.Developer)
+		if err := counts(r, portal, s); err != nil {
+			return err
+		}
+		dev, err = member(r, portal, s.Developer)
 		return err
 	})
 	return dev, err
 }
 
-// approved returns a developer of a portal who may be logged in. Where nobody logs in with a password,
-// sessions do not count that began with one: whoever switches passwords off has lost trust in them.
-func approved(r store.Reader, portal, id string) (*model.Resource, error) {
+// counts refuses a session that a portal does not accept. Where nobody logs in with a password, sessions do not
+// count that began with one, and never again: whoever switches passwords off has lost trust in them.
+func counts(r store.Reader, portal string, s *cloud.Session) error {
 	at, err := portalOf(r, portal)
-	if err != nil {
-		return nil, err
+	if err == nil && (at.IsPublic || !at.BasicAuth || s.Era != at.Era) {
+		err = ErrNoSession
 	}
-	if at.IsPublic || !at.BasicAuth {
-		return nil, ErrNoSession
-	}
-	return member(r, portal, id)
+	return err
 }
 
 // member returns an approved developer of a portal.
@@ -124,7 +123,7 @@ func member(r store.Reader, portal, id string) (*model.Resource, error) {
 }
 
 // Refresh exchanges a refresh token for new tokens. A token that was exchanged before is in the hands
-// of two, and nobody knows which of them is the thief: the session ends.
+// of two, and nobody knows which of them is the thief: the session ends, also where no session counts.
 func (a *Accounts) Refresh(ctx context.Context, portal, refresh string) (*Tokens, error) {
 	name := sessionOf(refresh)
 	if name == "" {
@@ -152,14 +151,17 @@ func (a *Accounts) Refresh(ctx context.Context, portal, refresh string) (*Tokens
 		if s == nil || a.Now().UnixMilli() >= s.RefreshEnds {
 			return ErrNoSession
 		}
-		if _, err := approved(tx, portal, s.Developer); err != nil {
-			return err
+		if _, err := member(tx, portal, s.Developer); err != nil {
+			return err // it is a session of another portal, or has ended with its developer
 		}
 		if reused = !is(refresh, s.Refresh); reused {
 			return removeOne(tx, cloud.Sessions, name)
 		}
+		if err := counts(tx, portal, s); err != nil {
+			return err
+		}
 		var next *cloud.Session
-		tokens, next = renewed(name, s.Developer, a.Now(), time.UnixMilli(s.Ends))
+		tokens, next = renewed(name, *s, a.Now())
 		return put(tx, cloud.Sessions, name, next)
 	})
 	if err != nil {
