@@ -59,22 +59,24 @@ func (c *Census) mesh(key model.Key, res *model.Resource) {
 func (c *Census) dataplane(key model.Key, res *model.Resource) {
 	if res == nil {
 		c.counter.dataplane(key, nil)
-		c.counter.listed.put(key.Scope, key.Name, nil)
+		c.counter.listed[mesh.Dataplanes].put(key.Scope, key.Name, nil)
 		return
 	}
 	d, _ := res.Spec.(*mesh.Dataplane)
 	in := c.Insight(key.Scope, key.Name)
 	c.counter.dataplane(key, shareOf(d, in))
-	c.counter.listed.put(key.Scope, key.Name, listedOf(res, in))
+	c.counter.listed[mesh.Dataplanes].put(key.Scope, key.Name, listedOf(res, in))
 }
 
 func (c *Census) externalService(key model.Key, res *model.Resource) {
 	if res == nil {
 		c.counter.external(key, nil, false)
+		c.counter.listed[mesh.ExternalServices].put(key.Scope, key.Name, nil)
 		return
 	}
 	x, _ := res.Spec.(*mesh.ExternalService)
 	c.counter.external(key, x, true)
+	c.counter.listed[mesh.ExternalServices].put(key.Scope, key.Name, listedOf(res, nil))
 }
 
 // ofZone is for zones and their proxies.
@@ -124,7 +126,7 @@ func (c *Census) load(ctx context.Context) (revision uint64, err error) {
 	}
 	s := c.counter.state(nil, c.Options.Now().UTC())
 	s.revision, s.marks = revision, marks
-	c.listed.Store(c.counter.listed)
+	c.listed.Store(&c.counter.listed)
 	c.publish(s)
 	return revision, nil
 }

@@ -53,8 +53,8 @@ type Census struct {
 	// counting guards the counter. It is held while changes are applied.
 	counting sync.Mutex
 	counter  *counter
-	// listed is the directory of the counter that has counted everything.
-	listed atomic.Pointer[directory]
+	// listed are the directories of the counter that has counted everything.
+	listed atomic.Pointer[directories]
 }
 
 // New returns a census that counts once it runs.
@@ -202,7 +202,7 @@ func (c *Census) reports() {
 		}
 		in := c.Insight(key.Scope, key.Name)
 		c.counter.reported(key, in)
-		c.counter.listed.known(key.Scope, key.Name, in != nil)
+		c.counter.listed[mesh.Dataplanes].known(key.Scope, key.Name, in != nil)
 	}
 	old := c.state.Load()
 	s := c.counter.state(old, c.Options.Now().UTC())

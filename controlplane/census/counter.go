@@ -17,8 +17,8 @@ type counter struct {
 	// shares are those of dataplanes, externals those of ExternalServices.
 	shares    map[model.Key]*share
 	externals map[model.Key]external
-	// listed is for lists of dataplanes. Others read it meanwhile.
-	listed *directory
+	// listed are for lists. Others read them meanwhile.
+	listed directories
 	// there are the counted resources of other kinds.
 	there map[model.Key]bool
 	// zones says of each whether it is enabled.
@@ -43,7 +43,7 @@ type external struct{ service, address string }
 func newCounter(kinds []*model.Kind) *counter {
 	c := &counter{
 		meshes: map[string]*tally{}, shares: map[model.Key]*share{}, externals: map[model.Key]external{}, there: map[model.Key]bool{},
-		listed: newDirectory(),
+		listed: newDirectories(),
 		zones:  map[string]bool{}, online: map[model.Key]bool{}, global: map[string]int{}, total: map[string]int{},
 		services: map[string]*Counts{TypeInternal: {}, TypeBuiltin: {}, TypeDelegated: {}, TypeExternal: {}},
 		dirty:    map[string]bool{}, of: map[string]*model.Kind{}, policy: map[string]bool{},

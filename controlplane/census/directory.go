@@ -2,6 +2,7 @@ package census
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 
@@ -11,23 +12,23 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// Listed is what lists of dataplanes are filtered by. It never changes.
+// Listed is what lists are filtered by, of a resource. It never changes.
 type Listed struct {
 	Name string
-	// Traits are shared by all dataplanes with the same ones, so that a filter need not look at them
-	// twice.
+	// Traits are shared by all resources of the kind with the same ones, so that a filter need not look
+	// at them twice.
 	Traits *Traits
-	// Known says that something is known about the proxy.
+	// Known says that something is known about the proxy of a dataplane.
 	Known bool
 	// Unread says why the row cannot be read, nil if it can. Then nothing else is known of it.
 	Unread error
 }
 
-// Traits are what many dataplanes may have in common.
+// Traits are what many resources may have in common.
 type Traits struct {
-	// Tags are those of the gateway and of each inbound.
+	// Tags are those of the gateway and of each inbound of a dataplane, or of an ExternalService.
 	Tags []mesh.Tags
-	// Gateway is the type of the gateway, empty for none.
+	// Gateway is the type of the gateway of a dataplane, empty for none.
 	Gateway string
 	// Labels are those of the resource.
 	Labels map[string]string
@@ -43,18 +44,37 @@ func listedOf(res *model.Resource, in *insight.DataplaneInsight) *Listed {
 	case *mesh.Dataplane:
 		l.Traits.Tags, l.Traits.Gateway = spec.TagSets(), spec.GatewayType()
 		l.Traits.Labels = spec.LabelsOf()
+	case *mesh.ExternalService:
+		l.Traits.Tags, l.Traits.Labels = spec.TagSets(), spec.LabelsOf()
 	case *store.Unread:
 		l.Unread = spec.Why
 	}
 	return l
 }
 
-// directory holds all dataplanes of each mesh. So a filtered list reads and decodes nothing but its
+// listedKinds are the kinds of which there are directories: those with tags, of which a mesh may have very many.
+var listedKinds = []*model.Kind{mesh.Dataplanes, mesh.ExternalServices}
+
+// Lists reports whether a census can search the resources of a kind.
+func Lists(k *model.Kind) bool { return slices.Contains(listedKinds, k) }
+
+// directories are those of the listed kinds.
+type directories map[*model.Kind]*directory
+
+func newDirectories() directories {
+	all := directories{}
+	for _, k := range listedKinds {
+		all[k] = newDirectory()
+	}
+	return all
+}
+
+// directory holds all resources of a kind of each mesh. So a filtered list reads and decodes nothing but its
 // page.
 type directory struct {
 	mu     sync.Mutex
 	meshes map[string]*roll
-	// traits are those of all dataplanes, by their text.
+	// traits are those of all resources, by their text.
 	traits map[string]*Traits
 }
 
@@ -74,14 +94,14 @@ func (d *directory) share(t *Traits) *Traits {
 	return t
 }
 
-// leave says that a dataplane has these traits no more.
+// leave says that a resource has these traits no more.
 func (d *directory) leave(t *Traits) {
 	if t.users--; t.users == 0 {
 		delete(d.traits, t.key)
 	}
 }
 
-// put adds or replaces a dataplane; nil takes it away.
+// put adds or replaces a resource; nil takes it away.
 func (d *directory) put(meshName, name string, l *Listed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,7 +138,7 @@ func (d *directory) known(meshName, name string, is bool) {
 
 func byName(l *Listed, name string) int { return strings.Compare(l.Name, name) }
 
-// read returns the dataplanes of meshes as they are now.
+// read returns the resources of meshes as they are now.
 func (d *directory) read(meshes []string) [][]*block {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -44,7 +44,10 @@ func (w *world) traits(meshes ...string) (out []*census.Traits) {
 
 func (w *world) search(s census.Search) *census.Found {
 	w.t.Helper()
-	found, err := w.census.Dataplanes(context.Background(), s)
+	if s.Kind == nil {
+		s.Kind = mesh.Dataplanes
+	}
+	found, err := w.census.Find(context.Background(), s)
 	w.must(err)
 	return found
 }
@@ -83,6 +86,47 @@ func TestDirectory(t *testing.T) {
 	want("without the mesh", gateway)
 }
 
+// TestExternalServicesAreListed: they come, change and go, beside dataplanes of the same names.
+func TestExternalServicesAreListed(t *testing.T) {
+	w := newWorld(t, 0)
+	defer w.close()
+	w.put(mesh.Meshes, "", "a", &mesh.Mesh{})
+	outside := func(service string) *mesh.ExternalService {
+		x := &mesh.ExternalService{Tags: mesh.Tags{mesh.TagService: service}, Networking: &mesh.ExternalNetworking{Address: "x.example:443"}}
+		x.Labels = map[string]string{"team": service}
+		return x
+	}
+	look := func(when, service string, want ...string) {
+		t.Helper()
+		found := w.search(census.Search{Kind: mesh.ExternalServices, Meshes: []string{"a"}, Limit: 10, Accepts: func(t *census.Traits) bool {
+			return t.Tags[0].Service() == service && t.Labels["team"] == service
+		}})
+		var got []string
+		for _, key := range found.Page {
+			got = append(got, key.Kind+" "+key.Name)
+		}
+		if d := cmp.Diff(want, got); d != "" || found.Total != len(want) {
+			t.Errorf("%s, of %d (-want +got):\n%s", when, found.Total, d)
+		}
+	}
+	for _, name := range []string{"x", "y"} {
+		w.put(mesh.Dataplanes, "a", name, plain("web"))
+		w.put(mesh.ExternalServices, "a", name, outside("web"))
+	}
+	look("at first", "web", "external_service x", "external_service y")
+	w.put(mesh.ExternalServices, "a", "x", outside("api"))
+	look("changed, by what it had", "web", "external_service y")
+	look("changed, by what it has", "api", "external_service x")
+	w.end()
+	w.begin()
+	look("in another process", "api", "external_service x")
+	w.remove(mesh.ExternalServices, "a", "x")
+	look("removed", "api")
+	if n := len(w.directory("a")); n != 2 {
+		t.Errorf("there are %d dataplanes", n)
+	}
+}
+
 // TestNobodyWaitsForWhoReadsTheDirectory: dataplanes come and are counted while somebody reads.
 func TestNobodyWaitsForWhoReadsTheDirectory(t *testing.T) {
 	w := newWorld(t, 0)
@@ -92,7 +136,7 @@ func TestNobodyWaitsForWhoReadsTheDirectory(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	asked := 0
-	found, err := w.census.Dataplanes(ctx, census.Search{Meshes: []string{"a"}, Limit: 10, Accepts: func(*census.Traits) bool {
+	found, err := w.census.Find(ctx, census.Search{Kind: mesh.Dataplanes, Meshes: []string{"a"}, Limit: 10, Accepts: func(*census.Traits) bool {
 		asked++
 		w.put(mesh.Dataplanes, "a", "y", plain("api"))
 		_, _, err := w.census.Now(ctx)

@@ -47,7 +47,7 @@ func searches(total int) (out []Search) {
 	third := func(t *Traits) bool { return t.Gateway == "3" }
 	for _, s := range []Search{{}, {Part: "77"}, {Part: "no such"}, {Part: "\n"}, {Known: true}, {Accepts: third}, {Known: true, Accepts: third, Part: "1"}, {Accepts: func(*Traits) bool { return false }}} {
 		for _, skip := range []int{0, total / 20, total / 2, total - 1, total + 1} {
-			s.Skip, s.Limit = max(0, skip), 20
+			s.Kind, s.Skip, s.Limit = mesh.Dataplanes, max(0, skip), 20
 			out = append(out, s)
 		}
 	}

@@ -4,20 +4,21 @@ import (
 	"context"
 	"strings"
 
-	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
-// Search says which dataplanes are looked for, and which of them are shown.
+// Search says which resources are looked for, and which of them are shown.
 type Search struct {
+	// Kind is one that the census lists; see [Lists].
+	Kind *model.Kind
 	// Meshes are searched in their order.
 	Meshes []string
 	// Part must occur in the name.
 	Part string
-	// Known demands that something is known about the proxy.
+	// Known demands that something is known about the proxy of a dataplane.
 	Known bool
 	// Accepts, unless it is nil, says which traits are wanted. It is asked once about those that
-	// dataplanes have in common, and nobody waits for it.
+	// resources have in common, and nobody waits for it.
 	Accepts func(*Traits) bool
 	// Limit of those behind Skip are shown.
 	Skip, Limit int
@@ -31,14 +32,14 @@ type Found struct {
 	Unread []error
 }
 
-// Dataplanes searches the dataplanes as they are after everything that had happened when it was
+// Find searches the resources of a kind as they are after everything that had happened when it was
 // called. The error is that of [Census.Now].
-func (c *Census) Dataplanes(ctx context.Context, s Search) (*Found, error) {
+func (c *Census) Find(ctx context.Context, s Search) (*Found, error) {
 	if _, _, err := c.Now(ctx); err != nil {
 		return nil, err
 	}
 	in := searching{Search: s, judged: map[*Traits]bool{}}
-	for i, blocks := range c.listed.Load().read(s.Meshes) {
+	for i, blocks := range (*c.listed.Load())[s.Kind].read(s.Meshes) {
 		for _, b := range blocks {
 			in.block(s.Meshes[i], b)
 		}
@@ -97,7 +98,7 @@ func (s *searching) row(meshName string, l *Listed) {
 	case s.Known && !l.Known || !s.accepts(l.Traits):
 	default:
 		if s.Total++; s.Total > s.Skip && len(s.Page) < s.Limit {
-			s.Page = append(s.Page, model.Key{Kind: mesh.Dataplanes.Name, Scope: meshName, Name: l.Name})
+			s.Page = append(s.Page, model.Key{Kind: s.Kind.Name, Scope: meshName, Name: l.Name})
 		}
 	}
 }

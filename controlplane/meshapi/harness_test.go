@@ -317,9 +317,9 @@ func (c *taken) Now(ctx context.Context) (*census.State, time.Time, error) {
 	return c.Census.Now(ctx)
 }
 
-func (c *taken) Dataplanes(ctx context.Context, s census.Search) (*census.Found, error) {
+func (c *taken) Find(ctx context.Context, s census.Search) (*census.Found, error) {
 	c.begin()
-	return c.Census.Dataplanes(ctx, s)
+	return c.Census.Find(ctx, s)
 }
 
 func newCensus(t testing.TB, s store.Store, kinds []*model.Kind) *taken {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/meshgate/meshgate/controlplane/census"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -127,7 +128,7 @@ func (c collection) find(r *http.Request, query url.Values, pattern string, only
 	}
 	wanted = both(wanted, only.facts)
 	visible := c.api.seen(r)
-	if c.kind == mesh.Dataplanes && c.api.Directory != nil {
+	if c.api.Directory != nil && census.Lists(c.kind) {
 		found, listed, err := c.findListed(r, query, visible, wanted, only.known != nil, win)
 		if !fault.Is(err, fault.Unavailable) || r.Context().Err() != nil {
 			return found, listed, err

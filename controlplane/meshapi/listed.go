@@ -17,7 +17,7 @@ import (
 // everything is read instead.
 const directoryPatience = time.Second
 
-// findListed does what find does, for lists of dataplanes: the directory says which ones match and
+// findListed does what find does, for kinds of which there is a directory: that says which ones match and
 // how many there are, and only the page is read. known demands that something is known about the
 // proxy. The error is Unavailable if the directory does not know.
 func (c collection) findListed(r *http.Request, query url.Values, visible func(string) bool, wanted func(facts) bool, known bool, win window) (found result, _ window, err error) {
@@ -31,7 +31,7 @@ func (c collection) findListed(r *http.Request, query url.Values, visible func(s
 	if win.offset, err = pageOffset(query.Get("offset")); err != nil {
 		return found, win, failed(opOffset, err)
 	}
-	search := census.Search{Meshes: scopes, Part: win.part, Known: known, Skip: win.offset, Limit: win.size}
+	search := census.Search{Kind: c.kind, Meshes: scopes, Part: win.part, Known: known, Skip: win.offset, Limit: win.size}
 	if wanted != nil {
 		// Nobody waits for the list any more if the request is over.
 		search.Accepts = func(t *census.Traits) bool {
@@ -40,7 +40,7 @@ func (c collection) findListed(r *http.Request, query url.Values, visible func(s
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), directoryPatience)
 	defer cancel()
-	listed, err := c.api.Directory.Dataplanes(ctx, search)
+	listed, err := c.api.Directory.Find(ctx, search)
 	if err == nil {
 		err = r.Context().Err()
 	}

@@ -35,6 +35,15 @@ func mixed(i int) *mesh.Dataplane {
 	return d
 }
 
+// outside is one of several sorts of ExternalServices.
+func outside(i int) *mesh.ExternalService {
+	x := &mesh.ExternalService{Networking: &mesh.ExternalNetworking{Address: "x.example:443"}, Tags: mesh.Tags{mesh.TagService: fmt.Sprint("s", i%5), "version": fmt.Sprint("v", i%2)}}
+	if i%3 > 0 {
+		x.Labels = map[string]string{"team": fmt.Sprint("t", i%5), "mesh.io/env": "test"}
+	}
+	return x
+}
+
 // queriesOfLists are filters in all their forms, and pages of what they find.
 var queriesOfLists = []string{
 	"tag=mesh.io/service:s3", "tag=mesh.io/service:*", "tag=version:v1&tag=mesh.io/service:s2", "tag=nobody:has", "tag=malformed", "gateway=true", "gateway=false", "gateway=builtin",
@@ -58,7 +67,7 @@ func TestFilteredListsOfTheDirectory(t *testing.T) {
 	}
 	compare := func(when string) {
 		t.Helper()
-		for _, path := range []string{"/dataplanes", "/meshes/one/dataplanes", "/meshes/none/dataplanes", "/dataplanes+insights", "/meshes/two/dataplanes/_overview", "/dataplane-insights", "/meshes/one/dataplane-insights", "/meshes/one/tickets/some/_resources/dataplanes"} {
+		for _, path := range []string{"/dataplanes", "/meshes/one/dataplanes", "/meshes/none/dataplanes", "/dataplanes+insights", "/meshes/two/dataplanes/_overview", "/dataplane-insights", "/meshes/one/dataplane-insights", "/meshes/one/tickets/some/_resources/dataplanes", "/external-services", "/meshes/two/external-services", "/meshes/none/external-services"} {
 			for _, query := range queriesOfLists {
 				for _, user := range []string{"", "viewer-m"} {
 					want := request(reading, http.MethodGet, path+"?"+query, "", "X-User", user)
@@ -87,6 +96,9 @@ func TestFilteredListsOfTheDirectory(t *testing.T) {
 				if _, err := tx.Create(&model.Resource{Kind: mesh.Dataplanes, Scope: m, Name: fmt.Sprint("web-", i), Spec: mixed(i)}); err != nil {
 					return err
 				}
+				if _, err := tx.Create(&model.Resource{Kind: mesh.ExternalServices, Scope: m, Name: fmt.Sprint("web-", i), Spec: outside(i)}); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
@@ -97,14 +109,19 @@ func TestFilteredListsOfTheDirectory(t *testing.T) {
 			if _, err := tx.Update(&model.Resource{Kind: mesh.Dataplanes, Scope: "one", Name: fmt.Sprint("web-", 2*i), Spec: mixed(2*i + 1)}, 0); err != nil {
 				return err
 			}
+			if _, err := tx.Update(&model.Resource{Kind: mesh.ExternalServices, Scope: "two", Name: fmt.Sprint("web-", 2*i), Spec: outside(2*i + 1)}, 0); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
 	compare("after changes")
 	write(func(tx store.Tx) error {
 		for i := range 20 {
-			if err := tx.Delete(mesh.Dataplanes, "one", fmt.Sprint("web-", i), 0); err != nil {
-				return err
+			for _, k := range []*model.Kind{mesh.Dataplanes, mesh.ExternalServices} {
+				if err := tx.Delete(k, "one", fmt.Sprint("web-", i), 0); err != nil {
+					return err
+				}
 			}
 		}
 		_, err := tx.Create(&model.Resource{Kind: mesh.Dataplanes, Scope: "two", Name: "zzz", Spec: mixed(3)})
@@ -116,7 +133,7 @@ func TestFilteredListsOfTheDirectory(t *testing.T) {
 // ignorant is a directory that never knows what was written last.
 type ignorant struct{}
 
-func (ignorant) Dataplanes(context.Context, census.Search) (*census.Found, error) {
+func (ignorant) Find(context.Context, census.Search) (*census.Found, error) {
 	return nil, fault.New(fault.Unavailable, "not counted yet")
 }
 

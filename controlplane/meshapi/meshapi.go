@@ -41,11 +41,12 @@ type Insights interface {
 	Read(ctx context.Context, k *model.Kind, scope, name string) (document any, ok bool, err error)
 }
 
-// Directory knows what lists of dataplanes are filtered by; [census.Census] implements it.
+// Directory knows what lists are filtered by, of kinds that [census.Lists] names; [census.Census]
+// implements it.
 type Directory interface {
-	// Dataplanes searches the dataplanes as they are after everything that had happened when it
-	// was called. The error is Unavailable if ctx ends before that is known.
-	Dataplanes(ctx context.Context, s census.Search) (*census.Found, error)
+	// Find searches resources as they are after everything that had happened when it was called.
+	// The error is Unavailable if ctx ends before that is known.
+	Find(ctx context.Context, s census.Search) (*census.Found, error)
 }
 
 // Problems tells why proxies do not have the configuration that they should have.
@@ -119,7 +120,7 @@ type Options struct {
 
 	Insights Insights
 	Census   Census
-	// Directory answers lists of dataplanes. Without it, those that are filtered read all of them,
+	// Directory answers lists of its kinds. Without it, those that are filtered read all of them,
 	// and the others count all of them.
 	Directory       Directory
 	Problems        Problems

@@ -48,7 +48,7 @@ type leaving struct {
 	leave func()
 }
 
-func (d *leaving) Dataplanes(_ context.Context, s census.Search) (*census.Found, error) {
+func (d *leaving) Find(_ context.Context, s census.Search) (*census.Found, error) {
 	traits := func() *census.Traits { return &census.Traits{Tags: []mesh.Tags{{mesh.TagService: "s1"}}} }
 	s.Accepts(traits())
 	d.leave()
