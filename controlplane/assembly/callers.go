@@ -162,7 +162,7 @@ func (cp *ControlPlane) openIssuer() (err error) {
 	}
 	cp.closers.add(func(context.Context) { transport.CloseIdleConnections() })
 	cp.issuer, err = oidc.New(oidc.Options{
-		Issuer: o.Issuer, Audience: o.Audience, UserClaim: o.UserClaim, GroupsClaim: o.GroupsClaim, Client: &http.Client{Transport: transport}, Now: time.Now,
+		Issuer: o.Issuer, Audience: o.Audience, UserClaim: o.UserClaim, GroupsClaim: o.GroupsClaim, Client: &http.Client{Transport: transport}, Now: time.Now, Log: cp.Log,
 	})
 	if err == nil {
 		cp.closers.add(func(context.Context) { cp.issuer.End() })

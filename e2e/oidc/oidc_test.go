@@ -45,7 +45,7 @@ var _ = Describe("tokens of an OpenID Connect issuer", func() {
 		Expect(w.answers(newIssuer(trusted.named).token("ed"))).To(Equal(refused), "another issuer, which takes its name and the id of its key")
 	})
 
-	It("count as long as the issuer publishes their key", func() {
+	It("count until the keys are fetched because of a new one, and theirs is no longer among them", func() {
 		first := trusted.token("ed")
 		Expect(w.answers(first)).To(Equal(edits))
 		trusted.rotate("2")

@@ -12,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -22,8 +24,10 @@ const (
 	// fetchTime and fetchBytes bound one answer of the issuer.
 	fetchTime  = 10 * time.Second
 	fetchBytes = 1 << 20
-	// maxKeys bounds the keys of an issuer.
-	maxKeys = 100
+	// maxKeys bounds the keys of an issuer, and maxAlike those with one id, which are tried one after
+	// the other.
+	maxKeys  = 100
+	maxAlike = 4
 	// fresh is how long keys are used before they are fetched again. kept is how long they
 	// are used if that fails: a key that the issuer has withdrawn counts no longer than that.
 	fresh = 10 * time.Minute
@@ -47,6 +51,20 @@ type key struct {
 	algorithm string
 }
 
+// fits reports whether a token of an algorithm may be signed with a key.
+func (k key) fits(algorithm string) bool {
+	if k.algorithm != "" && k.algorithm != algorithm {
+		return false
+	}
+	switch k.public.(type) {
+	case *rsa.PublicKey:
+		return strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")
+	case *ecdsa.PublicKey:
+		return strings.HasPrefix(algorithm, "ES")
+	}
+	return algorithm == "EdDSA"
+}
+
 // keys are the keys of an issuer. They are fetched by one goroutine at a time, for nobody in
 // particular. Callers that need what is being fetched wait for it, but not for long: an issuer
 // that is slow must not hold all who show a token. Tokens of fresh keys never wait.
@@ -55,21 +73,25 @@ type keys struct {
 	issuer, named string
 	client        *http.Client
 	now           func() time.Time
+	log           *slog.Logger
 	// ctx is the lifetime of fetches; end ends it. work is the one that runs.
 	ctx  context.Context //nolint:containedctx // that of goroutines which no request owns
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	mu      sync.Mutex
-	by      map[string]key
+	mu sync.Mutex
+	// by are the keys by their ids. Keys of different types may have one id (RFC 7517 section 4.5), and
+	// whoever has several keys without ids gives them the same one.
+	by      map[string][]key
 	fetched time.Time // when by was
+	failure error     // of the last fetch, nil if that was well
 	tried   time.Time
 	running chan struct{} // closed when the fetch ends; nil if there is none
 	began   time.Time     // when the running one did, by the clock of timers
 }
 
-// get returns the key with an id.
-func (k *keys) get(ctx context.Context, kid string) (key, error) {
+// get returns the keys with an id.
+func (k *keys) get(ctx context.Context, kid string) ([]key, error) {
 	k.mu.Lock()
 	found, ok := k.by[kid]
 	if age := k.now().Sub(k.fetched); ok && age < fresh && age >= 0 {
@@ -89,44 +111,52 @@ func (k *keys) get(ctx context.Context, kid string) (key, error) {
 		case <-running:
 		case <-up.C:
 		case <-ctx.Done():
-			return key{}, errUnavailable
+			return nil, errUnavailable
 		}
 	}
 	return k.known(kid)
 }
 
-// refresh fetches the keys.
+// refresh fetches the keys. Why that fails is logged when it begins to.
 func (k *keys) refresh() {
 	by, err := k.fetch(k.ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err == nil {
-		k.by, k.fetched = by, k.now()
+	switch {
+	case err == nil:
+		if k.by, k.fetched = by, k.now(); k.failure != nil {
+			k.log.Info("the keys of the OpenID Connect issuer can be fetched again", "issuer", k.named)
+		}
+	case k.failure == nil && k.ctx.Err() == nil:
+		k.log.Warn("the keys of the OpenID Connect issuer cannot be fetched: its tokens are refused once those known are an hour old", "issuer", k.named, "error", err)
 	}
+	k.failure = err
 	close(k.running)
 	k.running = nil
 }
 
-// known returns a key if the keys are recent enough.
-func (k *keys) known(kid string) (key, error) {
+// known returns the keys with an id if the keys are recent enough.
+func (k *keys) known(kid string) ([]key, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	age := k.now().Sub(k.fetched)
 	found, ok := k.by[kid]
 	switch {
+	case (k.by == nil || age >= kept || age < 0) && k.failure != nil:
+		return nil, fmt.Errorf("%w: %w", errUnavailable, k.failure)
 	case k.by == nil || age >= kept || age < 0:
-		return key{}, errUnavailable
+		return nil, errUnavailable
 	case !ok && k.running != nil:
-		return key{}, errUnavailable // it may be among those that are on their way
+		return nil, errUnavailable // it may be among those that are on their way
 	case !ok:
-		return key{}, errUnknownKey
+		return nil, errUnknownKey
 	}
 	return found, nil
 }
 
 // fetch reads the metadata of the issuer (OpenID Connect Discovery 1.0 section 4), and its keys
 // (RFC 7517).
-func (k *keys) fetch(ctx context.Context) (map[string]key, error) {
+func (k *keys) fetch(ctx context.Context) (map[string][]key, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	var about struct {
@@ -139,7 +169,7 @@ func (k *keys) fetch(ctx context.Context) (map[string]key, error) {
 	if about.Issuer != k.named {
 		return nil, fmt.Errorf("the issuer calls itself %q", about.Issuer)
 	}
-	if err := CheckURL(about.Keys); err != nil {
+	if err := checkURL(about.Keys, true); err != nil {
 		return nil, fmt.Errorf("jwks_uri %w", err)
 	}
 	var set struct {
@@ -151,16 +181,17 @@ func (k *keys) fetch(ctx context.Context) (map[string]key, error) {
 	if len(set.Keys) > maxKeys {
 		return nil, fmt.Errorf("more than %d keys", maxKeys)
 	}
-	by := map[string]key{}
+	by := map[string][]key{}
 	for _, w := range set.Keys {
 		public, err := w.public()
 		if err != nil || w.Use != "" && w.Use != "sig" {
 			continue // it is for something else
 		}
-		if _, twice := by[w.ID]; twice {
-			return nil, fmt.Errorf("two keys have the id %q", w.ID)
+		if len(by[w.ID]) == maxAlike {
+			k.log.Warn("keys of the OpenID Connect issuer are not used: too many have one id", "issuer", k.named, "id", w.ID, "used", maxAlike)
+			continue
 		}
-		by[w.ID] = key{public, w.Algorithm}
+		by[w.ID] = append(by[w.ID], key{public, w.Algorithm})
 	}
 	return by, nil
 }

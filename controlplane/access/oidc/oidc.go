@@ -9,6 +9,7 @@ package oidc
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -40,6 +41,8 @@ type Options struct {
 	// Client fetches the keys.
 	Client *http.Client
 	Now    func() time.Time
+	// Log is told when the keys cannot be fetched any more, why, and when they can again.
+	Log *slog.Logger
 }
 
 // Issuer checks tokens of one issuer. It is safe for concurrent use.
@@ -59,7 +62,7 @@ func New(o Options) (*Issuer, error) {
 	client := *o.Client
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	o.Client = &client
-	i := &Issuer{o: o, keys: keys{issuer: strings.TrimSuffix(o.Issuer, "/"), named: o.Issuer, client: &client, now: o.Now}}
+	i := &Issuer{o: o, keys: keys{issuer: strings.TrimSuffix(o.Issuer, "/"), named: o.Issuer, client: &client, now: o.Now, log: o.Log}}
 	i.keys.ctx, i.keys.end = context.WithCancel(context.Background())
 	return i, nil
 }
@@ -70,11 +73,14 @@ func (i *Issuer) End() {
 	i.keys.work.Wait()
 }
 
-// CheckURL checks that a URL can be that of an issuer or of its keys: https, or http on this
-// machine.
-func CheckURL(text string) error {
+// CheckURL checks that a URL can be that of an issuer: https, or http on this machine, and no query
+// (OpenID Connect Discovery 1.0 section 3).
+func CheckURL(text string) error { return checkURL(text, false) }
+
+// checkURL is CheckURL, for issuers and for their keys, whose URL may have a query.
+func checkURL(text string, query bool) error {
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" && !query || u.Fragment != "" {
 		return errors.New("must be a URL such as https://login.example, without credentials and query")
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()) {
@@ -103,17 +109,23 @@ func (i *Issuer) Check(ctx context.Context, token string) (user string, groups [
 	c := jwt.MapClaims{}
 	_, err = jwt.ParseWithClaims(token, c, func(j *jwt.Token) (any, error) {
 		kid, _ := j.Header["kid"].(string)
-		key, err := i.keys.get(ctx, kid)
+		keys, err := i.keys.get(ctx, kid)
 		if errors.Is(err, errUnavailable) {
 			unavailable = err
 		}
 		if err != nil {
 			return nil, err
 		}
-		if key.algorithm != "" && key.algorithm != j.Method.Alg() {
+		var fit jwt.VerificationKeySet
+		for _, key := range keys {
+			if key.fits(j.Method.Alg()) {
+				fit.Keys = append(fit.Keys, key.public)
+			}
+		}
+		if len(fit.Keys) == 0 {
 			return nil, errors.New("the key is for another algorithm")
 		}
-		return key.public, nil
+		return fit, nil
 	}, jwt.WithValidMethods(methods), jwt.WithExpirationRequired(), jwt.WithIssuer(i.o.Issuer), jwt.WithAudience(i.o.Audience), jwt.WithLeeway(leeway), jwt.WithTimeFunc(i.o.Now))
 	switch {
 	case unavailable != nil:

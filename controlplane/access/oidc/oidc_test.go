@@ -1,6 +1,7 @@
 package oidc
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -10,6 +11,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -35,17 +38,16 @@ type provider struct {
 	rsa     *rsa.PrivateKey
 	set     []map[string]any
 	fetches atomic.Int32
-	// down, calls, and page change its answers.
+	// down, calls, query, and page change its answers.
 	down  bool
 	calls string
+	query string
 	page  string
+	log   bytes.Buffer
 }
 
 func newProvider(t *testing.T) *provider {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := newRSA(t)
 	p := &provider{t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), rsa: key, set: []map[string]any{rsaKey("a", &key.PublicKey)}}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -56,7 +58,9 @@ func newProvider(t *testing.T) *provider {
 			if p.calls != "" {
 				name = p.calls
 			}
-			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": name, "jwks_uri": p.URL + "/keys"})
+			_ = json.NewEncoder(w).Encode(map[string]any{"issuer": name, "jwks_uri": p.URL + "/keys" + p.query})
+		case p.query != "" && r.URL.RawQuery != p.query[1:]:
+			http.Error(w, "another query", http.StatusNotFound)
 		case p.page != "":
 			_, _ = w.Write([]byte(p.page))
 		default:
@@ -65,12 +69,22 @@ func newProvider(t *testing.T) *provider {
 		}
 	}))
 	t.Cleanup(p.Close)
-	p.Issuer, err = New(Options{Issuer: p.URL, Audience: "meshgate", UserClaim: "sub", GroupsClaim: "groups", Client: p.Client(), Now: func() time.Time { return p.now }})
+	var err error
+	p.Issuer, err = New(Options{Issuer: p.URL, Audience: "meshgate", UserClaim: "sub", GroupsClaim: "groups", Client: p.Client(), Now: func() time.Time { return p.now }, Log: slog.New(slog.NewTextHandler(&p.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.End)
 	return p
+}
+
+func newRSA(t *testing.T) *rsa.PrivateKey {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
 }
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
@@ -159,11 +173,14 @@ func TestKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	older, strange := newRSA(t), newRSA(t)
 	encrypts, ps := rsaKey("enc", &p.rsa.PublicKey), rsaKey("ps", &p.rsa.PublicKey)
 	encrypts["use"], ps["alg"] = "enc", "PS256"
 	weak := rsaKey("weak", &rsa.PublicKey{N: new(big.Int).Rsh(p.rsa.N, 1100), E: 65537})
 	p.set = append(p.set, encrypts, ps, weak,
 		map[string]any{"kty": "EC", "crv": "P-256", "kid": "ec", "x": encode(point[1:33]), "y": encode(point[33:])},
+		map[string]any{"kty": "EC", "crv": "P-256", "kid": "a", "x": encode(point[1:33]), "y": encode(point[33:])}, // as one of RSA
+		rsaKey("", &older.PublicKey), rsaKey("", &p.rsa.PublicKey),
 		map[string]any{"kty": "EC", "crv": "P-256", "kid": "off", "x": encode(point[1:33]), "y": encode(point[1:33])},
 		map[string]any{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": encode(public)},
 		map[string]any{"kty": "oct", "kid": "oct", "k": "c2VjcmV0"})
@@ -175,6 +192,8 @@ func TestKeys(t *testing.T) {
 	}{
 		{jwt.SigningMethodES256, "ec", ec, true}, {jwt.SigningMethodEdDSA, "ed", ed, true}, {jwt.SigningMethodPS256, "ps", p.rsa, true},
 		{jwt.SigningMethodRS256, "ps", p.rsa, false}, {jwt.SigningMethodRS256, "enc", p.rsa, false}, {jwt.SigningMethodRS256, "ec", p.rsa, false},
+		{jwt.SigningMethodES256, "a", ec, true}, {jwt.SigningMethodRS256, "a", p.rsa, true}, {jwt.SigningMethodEdDSA, "a", ed, false},
+		{jwt.SigningMethodRS256, "", p.rsa, true}, {jwt.SigningMethodRS256, "", older, true}, {jwt.SigningMethodRS256, "", strange, false},
 		{jwt.SigningMethodES256, "off", ec, false}, {jwt.SigningMethodRS256, "weak", p.rsa, false}, {jwt.SigningMethodRS256, "oct", p.rsa, false},
 	} {
 		if err := p.check(p.token(test.method, test.kid, test.key, nil)); (err == nil) != test.want {
@@ -234,20 +253,32 @@ func TestFetches(t *testing.T) {
 
 // TestBadIssuers: what an issuer must not answer.
 func TestBadIssuers(t *testing.T) {
-	twice, _ := json.Marshal(map[string]any{"keys": []any{rsaKey("a", &newProvider(t).rsa.PublicKey), rsaKey("a", &newProvider(t).rsa.PublicKey)}})
 	for name, change := range map[string]func(*provider){
-		"down":         func(p *provider) { p.down = true },
-		"another name": func(p *provider) { p.calls = "https://evil.example" },
-		"too large":    func(p *provider) { p.page = `{"keys":[],"x":"` + strings.Repeat("x", fetchBytes) + `"}` },
-		"no JSON":      func(p *provider) { p.page = "<html>" },
-		"many keys":    func(p *provider) { p.page = `{"keys":[` + strings.Repeat("{},", maxKeys) + `{}]}` },
-		"ids twice":    func(p *provider) { p.page = string(twice) },
+		"answers 500":  func(p *provider) { p.down = true },
+		"evil.example": func(p *provider) { p.calls = "https://evil.example" },
+		"jwks_uri":     func(p *provider) { p.query = "#part" },
+		"answers with": func(p *provider) { p.page = `{"keys":[],"x":"` + strings.Repeat("x", fetchBytes) + `"}` },
+		"invalid char": func(p *provider) { p.page = "<html>" },
+		"more than":    func(p *provider) { p.page = `{"keys":[` + strings.Repeat("{},", maxKeys) + `{}]}` },
 	} {
 		p := newProvider(t)
 		change(p)
-		if err := p.check(p.token(jwt.SigningMethodRS256, "a", p.rsa, nil)); !fault.Is(err, fault.Unavailable) {
-			t.Errorf("%s: %v", name, err)
+		token := p.token(jwt.SigningMethodRS256, "a", p.rsa, nil)
+		for range 2 {
+			if err := p.check(token); !fault.Is(err, fault.Unavailable) || !strings.Contains(fmt.Sprintf("%+v", errors.Unwrap(err)), name) {
+				t.Errorf("%s: %v", name, err)
+			}
+			p.now = p.now.Add(pause)
 		}
+		p.End()
+		if lines := p.log.String(); strings.Count(lines, "cannot be fetched") != 1 || !strings.Contains(lines, name) {
+			t.Errorf("%s: the log says %q", name, lines)
+		}
+	}
+	p := newProvider(t)
+	p.query = "?p=policy"
+	if err := p.check(p.token(jwt.SigningMethodRS256, "a", p.rsa, nil)); err != nil {
+		t.Errorf("keys at a URL with a query: %v", err)
 	}
 	for url, want := range map[string]bool{"https://a.example": true, "http://localhost:1": true, "http://a.example": false, "https://u:p@a.example": false, "https://a.example?x": false, "a": false} {
 		if err := CheckURL(url); (err == nil) != want {
@@ -259,7 +290,7 @@ func TestBadIssuers(t *testing.T) {
 // TestMailAddressesAreVerified: an address is a name only if the issuer has verified it.
 func TestMailAddressesAreVerified(t *testing.T) {
 	p := newProvider(t)
-	i, err := New(Options{Issuer: p.URL, Audience: "meshgate", UserClaim: "email", Client: p.Client(), Now: func() time.Time { return p.now }})
+	i, err := New(Options{Issuer: p.URL, Audience: "meshgate", UserClaim: "email", Client: p.Client(), Now: func() time.Time { return p.now }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +333,7 @@ func (s *stalled) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestSlowIssuers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &stalled{held: make(chan struct{})}
-		i, err := New(Options{Issuer: "https://login.example", Audience: "meshgate", UserClaim: "sub", Client: &http.Client{Transport: slow}, Now: time.Now})
+		i, err := New(Options{Issuer: "https://login.example", Audience: "meshgate", UserClaim: "sub", Client: &http.Client{Transport: slow}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +355,7 @@ func TestSlowIssuers(t *testing.T) {
 			t.Errorf("it was asked %d times", n)
 		}
 		i.keys.mu.Lock() // keys that are not fresh any more
-		i.keys.by, i.keys.fetched = map[string]key{"a": {}}, begin.Add(-20*time.Minute)
+		i.keys.by, i.keys.fetched = map[string][]key{"a": {{}}}, begin.Add(-20*time.Minute)
 		i.keys.mu.Unlock()
 		ask("a", nil, 0)
 		ask("b", errUnavailable, 0)  // it may be among those that are on their way
