@@ -109,7 +109,9 @@ func (cp *ControlPlane) openCloud(ctx context.Context) error {
 // waiting returns how many audit events wait to be delivered, and how many webhooks are inactive. They are
 // not a number while the store cannot be read.
 func (cp *ControlPlane) waiting() (events, inactive float64) {
-	e, i, err := cp.cloud.engine.Waiting(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), gaugeTime)
+	defer cancel()
+	e, i, err := cp.cloud.engine.Waiting(ctx)
 	if err != nil {
 		return math.NaN(), math.NaN()
 	}

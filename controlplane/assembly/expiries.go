@@ -26,9 +26,9 @@ const (
 	certGateway       = "gateway"
 )
 
-// expiriesTime bounds how long a scrape waits for the store, so that a store that hangs does
+// gaugeTime bounds how long a gauge waits for the store when it is scraped, so that a store that hangs does
 // not block the whole metrics page.
-const expiriesTime = 2 * time.Second
+const gaugeTime = 2 * time.Second
 
 // expiries shows when the first certificate of each use ends. It reads the store again only
 // after a change. While the store cannot be read, the last known values are shown.
@@ -86,7 +86,7 @@ func (e *expiries) Collect(out chan<- prometheus.Metric) {
 // load reads the certificates in the store and reports whether it could. A row that cannot be
 // read is skipped.
 func (e *expiries) load() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), expiriesTime)
+	ctx, cancel := context.WithTimeout(context.Background(), gaugeTime)
 	defer cancel()
 	err := e.store.View(ctx, func(r store.Reader) error {
 		if err := e.each(r, mesh.Meshes, meshca.Authorities, func(res *model.Resource) {

@@ -28,7 +28,9 @@ func (sinkMetrics) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m sinkMetrics) Collect(out chan<- prometheus.Metric) {
 	engine := m.cp.cloud.engine
-	waiting, err := engine.SinksWaiting(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), gaugeTime)
+	defer cancel()
+	waiting, err := engine.SinksWaiting(ctx)
 	for i, s := range engine.SinkStats() {
 		events := math.NaN()
 		if err == nil {

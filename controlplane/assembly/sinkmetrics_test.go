@@ -5,13 +5,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/meshgate/meshgate/controlplane/config"
 )
 
 // TestEachSinkHasMetrics: each syslog collector has its own figures, under the address that the settings give it.
 func TestEachSinkHasMetrics(t *testing.T) {
 	cp := startServing(t, config.Config{Audit: config.Audit{Syslog: "udp://127.0.0.1:9,tcp://127.0.0.1"}}, slog.New(slog.DiscardHandler))
-	families, err := cp.metrics().Gather()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(sinkMetrics{cp})
+	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,12 +47,13 @@ func TestOneBadTableHoldsNoOtherBack(t *testing.T) {
 	before, after := manyTables(9, 201), manyTables(9, 202)
 	p.publish(before...)
 	_, stop := startRelay(t, dir, p.addr)
-	var bad []string
-	c := local(t, dir, speechless(func() []string { return bad }))
+	var bad atomic.Pointer[[]string] // the client reads in a goroutine of its own
+	bad.Store(&[]string{})
+	c := local(t, dir, speechless(func() []string { return *bad.Load() }))
 	c.Request(resource.Route).Equals(t, tables(before)...)
 	p.settle(t, p.rev)
 
-	bad = []string{"table2", "table7"}
+	bad.Store(&[]string{"table2", "table7"})
 	got := p.settle(t, p.publish(after...))
 	if len(got.Rejected) != 1 {
 		t.Fatalf("progress %+v", got)
@@ -61,7 +63,7 @@ func TestOneBadTableHoldsNoOtherBack(t *testing.T) {
 	}
 	mixed := tables(after)
 	mixed[2], mixed[7] = tables(before)[2], tables(before)[7]
-	bad = nil
+	bad.Store(&[]string{})
 	c.Request(resource.Route).Equals(t, mixed...)
 
 	p.kill()

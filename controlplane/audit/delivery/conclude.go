@@ -99,8 +99,9 @@ func (w *worker) write(ctx context.Context, c *conclusion) error {
 			return err
 		}
 		c.written, c.next = false, 0
-		if err := w.record(tx, c); err != nil || c.step == nil {
-			return err
+		right, err := w.record(tx, c)
+		if err != nil || c.step == nil || c.step.status == cloud.ReplayFailed && !right {
+			return err // the job goes on, with the receiver of now
 		}
 		return c.step.store(tx, w.portal)
 	})
@@ -110,30 +111,30 @@ func (w *worker) write(ctx context.Context, c *conclusion) error {
 	return err
 }
 
-func (w *worker) record(tx store.Tx, c *conclusion) error {
+// record stores an outcome but for the step of a replay. right reports whether it is about the receiver of now.
+func (w *worker) record(tx store.Tx, c *conclusion) (right bool, err error) {
 	hook, err := hookOf(tx, w.portal)
 	if err != nil {
-		return err
+		return false, err
 	}
 	stored, version, err := progressIn(tx, w.portal)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if hook == nil || hook.Destination == "" {
 		if version == 0 {
-			return nil
+			return false, nil
 		}
-		return tx.Delete(cloud.Deliveries, "", w.portal, version)
+		return false, tx.Delete(cloud.Deliveries, "", w.portal, version)
 	}
 	next := *stored
 	if next.Cursor = max(next.Cursor, c.cursor); c.lost > 0 {
 		if c.reason, err = reasonOf(tx, w.portal, c.cursor); err != nil {
-			return err
+			return false, err
 		}
 	}
-	right, err := w.rightful(tx, hook, c, version)
-	if err != nil {
-		return err
+	if right, err = w.rightful(tx, hook, c, version); err != nil {
+		return false, err
 	}
 	if right && c.tried {
 		if next.Destination != hook.Destination {
@@ -146,9 +147,9 @@ func (w *worker) record(tx store.Tx, c *conclusion) error {
 		}
 	}
 	if next == *stored {
-		return nil
+		return right, nil
 	}
-	return w.keep(tx, &next, version, c)
+	return right, w.keep(tx, &next, version, c)
 }
 
 // rightful reports whether the result of a job counts for the webhook of now.

@@ -52,7 +52,13 @@ func (w *worker) single(ctx context.Context, job *work, r result, at time.Time) 
 	for i := 1; i <= maxSingles; i++ {
 		if i >= len(job.events) {
 			more, err := w.look(ctx, min(maxSingles+1, maxBatch))
-			if err != nil || !job.same(more) || len(more.events) <= i {
+			if err != nil || !job.same(more) {
+				break
+			}
+			if more.lost != "" || len(more.events) == 0 || more.name(0) != job.name(0) {
+				return moved, nil // the first ones are gone: what comes next is not what would be given up
+			}
+			if len(more.events) <= i {
 				break // there is none yet
 			}
 			job = more

@@ -83,9 +83,26 @@ func (b *rerun) read(r store.Reader, portal string, most int) error {
 	return err
 }
 
+// refusals are the events that a receiver has refused alone, one after the other, while a replay job went on.
+type refusals struct {
+	// job is the number of the job.
+	job string
+	n   int
+}
+
+// more counts one more of a job, and reports whether the receiver refuses everything, as one whose own settings
+// are wrong does: so many in a row are not refused for what they are.
+func (r *refusals) more(job string) (everything bool) {
+	if r.job != job {
+		*r = refusals{job: job}
+	}
+	r.n++
+	return r.n > maxSingles
+}
+
 // redeliver makes all attempts to deliver a batch. A job whose batch fails has failed: whoever made it
-// sees that and can make it anew. An event that is refused alone is passed over; it was given up before,
-// or will be.
+// sees that and can make it anew. An event that is refused alone is passed over: others are not kept from coming
+// again by it.
 func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
 	body, n := w.encode(batch.events[:min(w.replayed.most, len(batch.events))], batch.destination.LogFormat)
 	if batch.job.Status != cloud.ReplayRunning {
@@ -102,13 +119,15 @@ func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
 		w.status(ctx, &batch.work, r, at)
 		return went, nil
 	}
-	c := conclusion{r: r, at: at, tried: true, ended: !r.unwanted(), step: batch.step(batch.upTo(n), cloud.ReplayRunning)}
+	c := conclusion{r: r, at: at, tried: true, ended: true, step: batch.step(batch.upTo(n), cloud.ReplayRunning)}
 	switch {
 	case r.delivered():
-		c.delivered = n
+		c.delivered, w.unwanted = n, refusals{}
 		w.replayed.grow()
-	case !r.unwanted():
-		c.step = batch.step(batch.job.Cursor, cloud.ReplayFailed)
+	case r.unwanted() && !w.unwanted.more(batch.job.Number):
+		c.ended = false
+	default:
+		c.step, w.unwanted = batch.step(batch.job.Cursor, cloud.ReplayFailed), refusals{}
 		w.replayed.shrink(&r, n)
 	}
 	return went, w.end(ctx, &batch.work, c)

@@ -122,6 +122,58 @@ func TestReplayFails(t *testing.T) {
 	until(t, "active", func() bool { return !w.progress("p").Failed })
 }
 
+// TestReplayToWhoRefusesEverything: a job whose receiver takes nothing of what comes again has failed, and costs it
+// few requests. Events that it refuses here and there keep none of the others from coming again.
+func TestReplayToWhoRefusesEverything(t *testing.T) {
+	w := newWorld(t)
+	r := newReceiver(t)
+	w.hook("p", r, true)
+	all := w.happen("p", 0, 300)
+	hand := w.byHand("p")
+	w.takeTurns(hand, 5, w.at("p", 300))
+	some := make([]string, 0, len(all))
+	for i, id := range all {
+		if i%20 < maxSingles { // so many in a row
+			some = append(some, id)
+		}
+	}
+	r.refuse(some...)
+	w.again("p", w.time().Add(-time.Hour), w.time())
+	w.takeTurns(hand, 1000, w.ended("p"))
+	if got := r.events(); w.job("p").Status != cloud.ReplayCompleted || !slices.Equal(got, without(all, some...)) {
+		t.Errorf("%d came again of %d, %+v", len(got), len(all)-len(some), w.job("p"))
+	}
+	r.refuse(all...)
+	before := r.requests()
+	w.again("p", w.time().Add(-time.Hour), w.time())
+	w.takeTurns(hand, 50, w.ended("p"))
+	if j, d := w.job("p"), w.progress("p"); j.Status != cloud.ReplayFailed || !d.Failed || d.Code != http.StatusBadRequest {
+		t.Errorf("%+v %+v", j, d)
+	}
+	if n := r.requests() - before; n > 20 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
+
+// TestReplayGoesOnWithTheReceiverOfNow: the failure of a receiver that is no longer the one ends no job.
+func TestReplayGoesOnWithTheReceiverOfNow(t *testing.T) {
+	w := newWorld(t)
+	former, now := newReceiver(t), newReceiver(t)
+	w.hook("p", former, true)
+	all := w.happen("p", 0, 3)
+	hand := w.byHand("p")
+	w.takeTurns(hand, 5, w.at("p", 3))
+	former.answering(func(rw http.ResponseWriter, _ *http.Request) {
+		w.hook("p", now, true) // it is mended while it is asked
+		rw.WriteHeader(http.StatusUnauthorized)
+	})
+	w.again("p", w.time().Add(-time.Hour), w.time())
+	w.takeTurns(hand, 10, w.ended("p"))
+	if got := now.events(); w.job("p").Status != cloud.ReplayCompleted || !slices.Equal(got, all) {
+		t.Errorf("%v came again, %+v", got, w.job("p"))
+	}
+}
+
 // TestReplayGoesOn: a job that ends with its process goes on with the next one, and repeats no more
 // than what was under way.
 func TestReplayGoesOn(t *testing.T) {

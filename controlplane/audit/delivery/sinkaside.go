@@ -42,8 +42,8 @@ func (s *sink) missed(ctx context.Context, portal string, err error) {
 		if s.unread = append(s.unread, portal); !s.blind {
 			s.Log.Warn("a syslog sink cannot read an audit log now, and will", "sink", s.conn.Target.String(), "portal", portal, "error", err)
 		}
+		s.blind = true // one that was missed before says nothing of the others
 	}
-	s.blind = true
 	s.failed.Add(1)
 	if s.look != nil {
 		return

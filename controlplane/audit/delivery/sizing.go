@@ -43,5 +43,5 @@ func (w *worker) meet(job *work) {
 	}
 	w.receiver = &work{hook: job.hook, made: job.made, destination: job.destination}
 	w.live, w.replayed = whole, whole
-	w.refused, w.vouched = "", ""
+	w.refused, w.vouched, w.unwanted = "", "", refusals{}
 }

@@ -34,6 +34,8 @@ type worker struct {
 	// refused is the name of the last event in requests that were refused for what they are, vouched
 	// that of the last event of these after whose refusal the receiver has taken others.
 	refused, vouched string
+	// unwanted are the events of a replay that were refused alone since one was taken.
+	unwanted refusals
 	// failures counts the deliveries that have failed in a row; said is how long the receiver wants
 	// to be left alone after the last of them, and failing what it was about.
 	failures int
