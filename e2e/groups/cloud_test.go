@@ -108,12 +108,19 @@ func (c *cloud) mint(g *framework.Gateway, name string) string {
 // minted obtains a token of an application at a gateway.
 func (c *cloud) minted(g *framework.Gateway, path, client, secret string) string {
 	GinkgoHelper()
-	r, err := framework.Do(c.HTTP, "POST", fmt.Sprintf("https://localhost:%d/%s/oauth2/token", g.HTTPS, path),
-		http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, "grant_type=client_credentials&scope=email&client_id="+client+"&client_secret="+secret)
-	Expect(err).NotTo(HaveOccurred())
+	r := c.grant(g, path, client, secret)
 	Expect(r.Status).To(Equal(200), r.Body)
 	token, _ := r.JSON()["access_token"].(string)
 	return token
+}
+
+// grant asks a gateway for a token.
+func (c *cloud) grant(g *framework.Gateway, path, client, secret string) *framework.Response {
+	GinkgoHelper()
+	r, err := framework.Do(c.HTTP, "POST", fmt.Sprintf("https://localhost:%d/%s/oauth2/token", g.HTTPS, path),
+		http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, "grant_type=client_credentials&scope=email&client_id="+client+"&client_secret="+secret)
+	Expect(err).NotTo(HaveOccurred())
+	return r
 }
 
 // status calls a route with a token; 0 if there was no answer.

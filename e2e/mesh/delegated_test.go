@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"fmt"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -65,9 +66,16 @@ var _ = Describe("delegated gateways", Ordered, core, func() {
 	It("are refused on connections that are open once the permission is another's", func() {
 		open := keepAlive(front.Listener.Addr().String())
 		Expect(open.get()).To(Equal(200))
+		// The gateway would dial again without a word to its clients.
+		dialled := func() []int {
+			return []int{door.Stat("cluster.backend.upstream_cx_total"), door.Stat(fmt.Sprintf("listener.127.0.0.1_%d.downstream_cx_total", door.out["backend"]))}
+		}
+		before := dialled()
+		Expect(before).To(HaveEach(BeNumerically(">", 0)))
 		allow("web")
 		Eventually(open.get, patience, 10*time.Millisecond).Should(Equal(403))
 		Expect(open.reconnected()).To(BeFalse())
+		Expect(dialled()).To(Equal(before))
 		answers(web.to("backend"), 200)
 		allow("door")
 		Eventually(open.get, patience, 10*time.Millisecond).Should(Equal(200))
@@ -79,7 +87,12 @@ var _ = Describe("delegated gateways", Ordered, core, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(listeners).To(ContainSubstring("outbound:127.0.0.1:"))
 		Expect(listeners).NotTo(ContainSubstring("inbound:"))
-		Expect(called(web.to("door"))).NotTo(Equal(200))
+		w.Put("traffic-permissions", policy("TrafficPermission", "only", tags{service: "web"}, tags{service: "door"}, nil))
+		w.Converged()
+		Expect(called(web.to("door"))).To(BeZero(), "the connection is closed: nobody knows the protocol of what has no endpoint")
+		clusters, err := web.Admin("/clusters")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(clusters).To(And(ContainSubstring("door::"), Not(MatchRegexp(`door::[0-9.]+:[0-9]+::`))))
 		Eventually(func() any { return w.Get("/meshes/" + shop + "/service-insights/door")["serviceType"] }, patience).Should(Equal("gateway_delegated"))
 	})
 })
