@@ -1,7 +1,9 @@
 package declare
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,12 +27,30 @@ type said struct {
 	Warnings, Errors []string
 }
 
+// refuseBad refuses a route with the name bad, as an API does that checks more than the tool.
+func refuseBad(t *testing.T, w http.ResponseWriter, q *http.Request) bool {
+	raw, err := io.ReadAll(q.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	q.Body = io.NopCloser(bytes.NewReader(raw))
+	if !bytes.Contains(raw, []byte(`"name":"bad"`)) {
+		return false
+	}
+	w.WriteHeader(http.StatusBadRequest)
+	_, _ = w.Write([]byte(`{"message":"schema violation (a bad route)"}`))
+	return true
+}
+
 // TestDryRunForPrograms: they read of each change what the control plane said, problems are warnings,
 // and what is refused is no change but an error, in both forms.
 func TestDryRunForPrograms(t *testing.T) {
 	r := newRig(t, "", func(o *gatewayapi.Options) { o.DryRun = dryruntest.New(t, o.Store) })
 	r.must(t, "sync", file(t, "services:\n- {name: kept, host: h}\n- {name: grpc, host: h, protocol: grpc, routes: [{name: r, paths: [/r], protocols: [grpc], strip_path: false}]}\n"))
 	r.before = func(w http.ResponseWriter, q *http.Request) bool {
+		if q.URL.Path == "/schemas/routes/validate" {
+			return refuseBad(t, w, q)
+		}
 		if q.Method != http.MethodPut || !strings.HasPrefix(q.URL.Path, "/consumers/") {
 			return false
 		}
@@ -38,7 +58,7 @@ func TestDryRunForPrograms(t *testing.T) {
 			"problems":[{"resource":"route x","error":"is broken","nodes":2},{"resource":"route y","error":"was broken","already":true,"nodes":1}]}`))
 		return true
 	}
-	f := file(t, "services:\n- {name: kept, host: i}\n- {name: new, host: h, routes: [{name: later, paths: [/l]}]}\n"+
+	f := file(t, "services:\n- {name: kept, host: i}\n- {name: new, host: h, routes: [{name: later, paths: [/l]}, {name: bad, paths: [/b]}]}\n"+
 		"- {name: grpc, host: h, protocol: grpc, routes: [{name: r, paths: [/r], protocols: [grpc], strip_path: false, plugins: [{name: key-auth, protocols: [http]}]}]}\n"+
 		"consumers:\n- {username: anna}\n")
 	out, code := r.run(t, "sync", "--dry-run", "--json-output", f)
@@ -70,11 +90,58 @@ func TestDryRunForPrograms(t *testing.T) {
 	if got.Summary.Creating != 3 || got.Summary.Updating != 1 || got.Summary.Total != 4 {
 		t.Errorf("%+v", got.Summary)
 	}
-	if !slices.Equal(got.Warnings, []string{"creating consumer anna: route x: is broken"}) || len(got.Errors) != 1 || !strings.Contains(got.Errors[0], "HTTP status 400") {
+	if !slices.Equal(got.Warnings, []string{"creating consumer anna: route x: is broken"}) || len(got.Errors) != 2 || !strings.Contains(got.Errors[0], "for route r: HTTP status 400") || !strings.HasPrefix(got.Errors[1], "creating route bad: HTTP status 400 (message: \"schema violation (a bad route)\")") {
 		t.Errorf("%q %q", got.Warnings, got.Errors)
 	}
 	human, code := r.run(t, "sync", "--dry-run", f)
 	if code != 1 || !strings.Contains(human, "Summary:\n  Created: 3\n  Updated: 1\n") || !strings.Contains(human, "for route r\n   refused: HTTP status 400") {
 		t.Errorf("%d %s", code, human)
+	}
+}
+
+// readSaid reads what a command printed for programs, with the verdicts by name.
+func readSaid(t *testing.T, out string) (got said, verdicts map[string]string) {
+	t.Helper()
+	if err := json.NewDecoder(strings.NewReader(out[max(0, strings.Index(out, "{\n")):])).Decode(&got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	verdicts = map[string]string{}
+	for _, list := range got.Changes {
+		for _, c := range list {
+			verdicts[c.Name] = c.DryRun.Verdict
+		}
+	}
+	return got, verdicts
+}
+
+// TestUntried: what nobody has looked at is not checked. A write for which the control plane had no time is
+// not refused, and a warning counts such writes.
+func TestUntried(t *testing.T) {
+	m := newMeshRig(t)
+	f := file(t, "type: Mesh\nname: m\n---\n"+dataplanes(1))
+	got, verdicts := readSaid(t, m.must("sync", "--dry-run", "--json-output", f))
+	if verdicts["m"] != "created" || verdicts["a"] != "untried" || len(got.Errors) > 0 {
+		t.Errorf("%v %+v", verdicts, got)
+	}
+	if out := m.must("sync", "--dry-run", f); !strings.Contains(out, "creating Dataplane a of mesh m\n   untried: it can be tried when") {
+		t.Error(out)
+	}
+
+	r := newRig(t, "", func(o *gatewayapi.Options) { o.DryRun = dryruntest.New(t, o.Store) })
+	r.before = func(w http.ResponseWriter, q *http.Request) bool {
+		if q.Method != http.MethodPut && q.Method != http.MethodPost {
+			return false
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	}
+	f = file(t, "services:\n- {name: s, host: h, routes: [{name: r, paths: [/r]}]}\n")
+	const warning = "2 of 2 writes were not tried, because the control plane had no time; the first is creating service s: "
+	got, verdicts = readSaid(t, r.must(t, "sync", "--dry-run", "--json-output", f))
+	if verdicts["s"] != "untried" || verdicts["r"] != "untried" || len(got.Errors) > 0 || len(got.Warnings) != 1 || !strings.HasPrefix(got.Warnings[0], warning) {
+		t.Errorf("%v %+v", verdicts, got)
+	}
+	if out := r.must(t, "sync", "--dry-run", "--silence-events", f); !strings.Contains(out, "meshgate: "+warning) {
+		t.Error(out)
 	}
 }

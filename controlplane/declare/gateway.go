@@ -128,6 +128,10 @@ func (o *options) finish(c *cobra.Command, api *API, p *Plan, write bool) error 
 		var tried []Tried
 		tried, failed = r.try(c.Context(), p)
 		done = nil // what is refused would not be done
+		for _, w := range warnBusy(tried) {
+			p.Warnings = append(p.Warnings, w)
+			_, _ = fmt.Fprintln(c.ErrOrStderr(), "meshgate:", w)
+		}
 		for _, t := range tried {
 			if t.Op == nil {
 				continue

@@ -11,14 +11,25 @@ import (
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 )
 
+// askedAtOnce is how many dry runs are asked for at the same time. Each costs the control plane a plan,
+// so that it works on one for a caller who is no administrator, lets four wait, and refuses the others:
+// whoever asks for more at once stands in his own way.
+const askedAtOnce = 4
+
 // textNotAsked says why a plan may have more differences than there are.
 const textNotAsked = "the control plane could not be asked what it would store, so that what it fills in by itself is shown as a difference: %w"
+
+// textSomeNotAsked says the same of some documents, and names the first.
+const textSomeNotAsked = "the control plane did not say what it would store of %d of %d documents that differ, so that what it fills in by itself is shown as a difference there; the first is %s: %s"
+
+// errNoDocument is what becomes of an answer that does not say what would be stored.
+var errNoDocument = errors.New("the answer to the dry run has no document")
 
 // ask asks the control plane, by dry runs, what it would store of the documents that are not as those
 // which are there. Only the control plane knows how it completes documents: with the zone in the tags
 // of a Dataplane, with the readiness that its proxy has found out, with defaults that are newer than
 // this tool. Nothing is written. Where it cannot be asked, documents are compared as they stand in the
-// files, and a warning says so.
+// files, and one warning says so.
 func (p *meshPlanner) ask(ctx context.Context, api *API) error {
 	have := keyed(p.current)
 	var asked []*meshDoc
@@ -32,45 +43,78 @@ func (p *meshPlanner) ask(ctx context.Context, api *API) error {
 		return nil
 	}
 	err := api.knowsDryRuns(ctx, asked[0].path())
-	if errors.Is(err, errNoDryRuns) || refused(err) {
+	if errors.Is(err, errNoDryRuns) || unanswered(err) {
 		p.warnings = append(p.warnings, fmt.Errorf(textNotAsked, err).Error())
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return parallel(ctx, api.Parallel, len(asked), func(ctx context.Context, i int) error {
+	without := make([]error, len(asked))
+	err = parallel(ctx, min(api.Parallel, askedAtOnce), len(asked), func(ctx context.Context, i int) error {
 		d := asked[i]
-		if err := d.ask(ctx, api, have[d.key()]); err != nil {
+		err := d.ask(ctx, api, have[d.key()])
+		switch {
+		case unanswered(err) || errors.Is(err, errNoDocument):
+			without[i] = err
+		case err != nil:
 			return fmt.Errorf("asking what would become of %s: %w", d.label(), err)
 		}
 		return nil
 	})
+	if err == nil {
+		p.warnUnasked(asked, without)
+	}
+	return err
 }
 
-// refused reports whether the API has refused a call because of what it is. Nothing is known then of
-// the document, and sync will meet the same refusal, unless something else is written before.
-func refused(err error) bool { return status(err)/100 == http.StatusBadRequest/100 }
+// warnUnasked warns once of the documents about which nothing was learnt: hundreds of them would hide
+// every other warning.
+func (p *meshPlanner) warnUnasked(asked []*meshDoc, without []error) {
+	n, first, why := 0, "", ""
+	for i, err := range without {
+		if err == nil {
+			continue
+		}
+		if n++; n == 1 {
+			first, why = asked[i].label(), problem(err, masking(asked[i].kind, nil).secrets("", asked[i].values))
+		}
+	}
+	if n > 0 {
+		p.warnings = append(p.warnings, fmt.Sprintf(textSomeNotAsked, n, len(asked), first, why))
+	}
+}
+
+// unanswered reports whether the API has refused a dry run, or had no time for it. Nothing is known then
+// of the document. Sync meets the same refusal, unless something else is written before; a write waits
+// for no plan, so that it may succeed where a dry run did not.
+func unanswered(err error) bool { return status(err)/100 == http.StatusBadRequest/100 || busy(err) }
+
+// busy reports whether the API has no time for a call. That says nothing of what was called for.
+func busy(err error) bool {
+	s := status(err)
+	return s == http.StatusServiceUnavailable || s == http.StatusTooManyRequests
+}
 
 // ask notes what the control plane would store of one document in place of the one that is there.
 func (d *meshDoc) ask(ctx context.Context, api *API, is *meshDoc) error {
 	answer := new(dryrun.Answer)
 	err := api.call(ctx, http.MethodPut, d.path(), url.Values{httpkit.ArgDryRun: {"true"}}, d.values, answer)
 	switch {
-	case refused(err):
-		return nil
 	case err != nil:
 		return err
 	case answer.Verdict == "":
 		return errors.New("the answer to a dry run says nothing of it, so that it may be written: nothing more is tried")
-	case answer.Document == nil && answer.Verdict == dryrun.Unchanged:
-		d.stored = is.values
 	case answer.Document != nil:
 		stored, _, err := canonical(d.kind, answer.Document)
 		if err != nil {
 			return err
 		}
 		d.stored, _ = reveal(stored.values, d.values).(map[string]any) // the answer has no secrets
+	case answer.Verdict == dryrun.Unchanged:
+		d.stored = is.values
+	default:
+		return errNoDocument
 	}
 	return nil
 }

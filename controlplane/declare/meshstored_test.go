@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -93,6 +94,9 @@ func TestMeshCompleted(t *testing.T) {
 	r.settled(moved)
 }
 
+// notSaid begins the warning about the only document of a file.
+const notSaid = "did not say what it would store of 1 of 1 documents that differ, so that what it fills in by itself is shown as a difference there; the first is Dataplane x of mesh m: "
+
 // TestMeshNotAsked: a control plane that knows no dry runs is sent nothing that it could write, and one that does
 // not say what it would store is asked nothing more. What cannot be told is shown as a difference, and said.
 func TestMeshNotAsked(t *testing.T) {
@@ -109,10 +113,14 @@ func TestMeshNotAsked(t *testing.T) {
 		{http.MethodDelete, `{"detail":"no such resource"}`, 404, 2, "knows no dry run"},
 		{http.MethodDelete, `{"detail":"you may not"}`, 403, 2, "could not be asked"},
 		{http.MethodDelete, `{"detail":"the disk is full"}`, 507, 1, "the disk is full"},
-		{http.MethodPut, `{"detail":"you may not"}`, 403, 2, "updating Dataplane"},
+		{http.MethodDelete, `{"detail":"ask again"}`, 503, 2, "could not be asked"},
+		{http.MethodPut, `{"detail":"you may not"}`, 403, 2, notSaid + `HTTP status 403 (message: "you may not")`},
+		{http.MethodPut, `{"detail":"no such secret"}`, 400, 2, notSaid + `HTTP status 400 (message: "no such secret")`},
+		{http.MethodPut, `{"detail":"it takes too long"}`, 503, 2, notSaid + `HTTP status 503 (message: "it takes too long")`},
+		{http.MethodPut, `{"detail":"the disk is full"}`, 507, 1, "the disk is full"},
 		{http.MethodPut, `{}`, 200, 1, "may be written"},
 		{http.MethodPut, `{"dryRun":true,"verdict":"unchanged"}`, 200, 0, nothing},
-		{http.MethodPut, `{"dryRun":true,"verdict":"updated"}`, 200, 2, "updating Dataplane"},
+		{http.MethodPut, `{"dryRun":true,"verdict":"updated"}`, 200, 2, notSaid + "the answer to the dry run has no document"},
 		{http.MethodPut, `{"dryRun":true,"verdict":"updated","document":{"type":1}}`, 200, 1, "asking what would become of Dataplane x of mesh m"},
 	} {
 		puts := 0
@@ -129,11 +137,86 @@ func TestMeshNotAsked(t *testing.T) {
 			return true
 		}
 		out, code := r.run("diff", f, "--non-zero-exit-code")
-		if code != c.code || !strings.Contains(out, c.says) || c.method == http.MethodDelete && puts > 0 {
+		if code != c.code || !strings.Contains(out, c.says) || (code == exitDifferences) != strings.Contains(out, "updating Dataplane x") || c.method == http.MethodDelete && puts > 0 {
 			t.Errorf("%s %d %s: %d writes, exit code %d\n%s", c.method, c.status, c.answer, puts, code, out)
 		}
 	}
 	if now := r.store.Revision(); now != before {
 		t.Errorf("revision %d became %d", before, now)
 	}
+}
+
+// dataplanes is a file of n of them, which all lack the zone.
+func dataplanes(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.NewReplacer("PORT", "80", `"x"`, `"`+string(rune('a'+i))+`"`, "# _format_version\n", "---\n").Replace(inEast))
+	}
+	return b.String() + "# _format_version\n"
+}
+
+// TestMeshAskedInTurn: no more dry runs are asked for at the same time than the control plane lets one
+// caller wait for. Those that it has no time for are counted in one warning, and the others still count.
+func TestMeshAskedInTurn(t *testing.T) {
+	const docs = 2 * askedAtOnce
+	r := newMeshRig(t)
+	r.mesh()
+	f := file(t, dataplanes(docs))
+	r.must("sync", f)
+	var mu sync.Mutex
+	together, came, inside, most := make(chan struct{}), 0, 0, 0
+	r.before = func(w http.ResponseWriter, q *http.Request) bool {
+		if q.Method != http.MethodPut {
+			return false
+		}
+		mu.Lock()
+		came++
+		inside++
+		most = max(most, inside)
+		mine := together
+		if came%askedAtOnce == 0 {
+			close(together)
+			together = make(chan struct{})
+		}
+		mu.Unlock()
+		select { // until as many are here as may be
+		case <-mine:
+		case <-q.Context().Done():
+		}
+		mu.Lock()
+		inside--
+		mu.Unlock()
+		if strings.HasSuffix(q.URL.Path, "/c") || strings.HasSuffix(q.URL.Path, "/e") {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}
+		return false
+	}
+	out, code := r.run("diff", f, "--non-zero-exit-code")
+	if code != exitDifferences || strings.Count(out, "meshgate:") != 1 || !strings.Contains(out, "of 2 of 8 documents") || !strings.Contains(out, "the first is Dataplane c of mesh m: ") || !strings.Contains(out, "Updated: 2") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if most != askedAtOnce {
+		t.Errorf("%d were asked for at the same time", most)
+	}
+}
+
+// TestNewMeshWhileBusy: a mesh that was created gets all that the file says also if the control plane has
+// no time to say what it would store: half of it would be worse than a write too many.
+func TestNewMeshWhileBusy(t *testing.T) {
+	r := newMeshRig(t)
+	r.before = func(w http.ResponseWriter, q *http.Request) bool {
+		if q.Method != http.MethodPut || q.URL.RawQuery == "" {
+			return false
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	}
+	f := file(t, "type: Mesh\nname: m\n---\n"+dataplanes(2))
+	out := r.must("sync", f)
+	if !strings.Contains(out, "of 2 of 2 documents") {
+		t.Error(out)
+	}
+	r.before = nil
+	r.settled(f)
 }

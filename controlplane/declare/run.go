@@ -238,10 +238,14 @@ func (r *runner) write(ctx context.Context, o *Op) error {
 type Tried struct {
 	Op *Op
 	// Answer is nil if the write can only be checked, because what it refers to is not there
-	// yet.
+	// yet, or if nothing is known of it.
 	Answer *dryrun.Answer
 	// Refused, if set, says why the write would fail.
 	Refused string
+	// Untried, if set, says why nobody knows what the write would do, or whether it would fail.
+	Untried string
+	// Busy is whether that is because the API had no time.
+	Busy bool
 }
 
 // try asks the API what each operation would do. Nothing is written.
@@ -266,12 +270,9 @@ func (r *runner) try(ctx context.Context, p *Plan) ([]Tried, error) {
 	} else if err != nil {
 		return tried, err
 	}
-	err := parallel(ctx, r.api.Parallel, len(p.Ops), func(ctx context.Context, i int) error {
+	err := parallel(ctx, min(r.api.Parallel, askedAtOnce), len(p.Ops), func(ctx context.Context, i int) error {
 		o := p.Ops[i]
 		answer, err := r.tryOne(ctx, o, slices.ContainsFunc(o.Needs, func(id string) bool { return made[id] }))
-		if conflicts(o, err, before) {
-			answer, err = nil, nil
-		}
 		if err == nil && answer != nil && answer.Verdict == "" {
 			return fmt.Errorf("%s %s: the answer to a dry run says nothing of it, so that it may be written: nothing more is tried", o.Action, o.Label)
 		}
@@ -280,9 +281,8 @@ func (r *runner) try(ctx context.Context, p *Plan) ([]Tried, error) {
 		if ctx.Err() != nil {
 			return ctx.Err() // nobody knows
 		}
-		tried[i] = Tried{Op: o, Answer: answer}
-		if err != nil {
-			tried[i].Refused = problem(err, o.secrets)
+		tried[i] = triedAs(o, answer, err, before)
+		if tried[i].Refused != "" {
 			r.failures = append(r.failures, fmt.Sprintf("%s %s: %s", o.Action, o.Label, tried[i].Refused))
 		}
 		done++
@@ -318,6 +318,10 @@ func (a *API) knowsDryRuns(ctx context.Context, write string) error {
 	return err
 }
 
+// errEarly says that a write cannot even be checked yet.
+var errEarly = errors.New("it can be tried when what it refers to is there")
+
+// tryOne asks the API about one operation. Without an error and an answer it was only checked.
 func (r *runner) tryOne(ctx context.Context, o *Op, early bool) (*dryrun.Answer, error) {
 	query := url.Values{httpkit.ArgDryRun: {"true"}}
 	answer := new(dryrun.Answer)
@@ -325,7 +329,7 @@ func (r *runner) tryOne(ctx context.Context, o *Op, early bool) (*dryrun.Answer,
 	case early && o.check != "":
 		return nil, r.api.call(ctx, http.MethodPost, o.check, nil, o.Body, nil)
 	case early:
-		return nil, nil //nolint:nilnil // it cannot be tried
+		return nil, errEarly
 	case o.Action == Deleting:
 		return answer, r.api.call(ctx, http.MethodDelete, o.Path, query, nil, answer)
 	}

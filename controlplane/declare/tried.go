@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/meshgate/meshgate/controlplane/client"
@@ -10,6 +11,40 @@ import (
 // verdictChecked is that of a write which could not be tried, because what it refers to is not there yet,
 // or because something is in its way that another write removes.
 const verdictChecked = "checked"
+
+// verdictUntried is that of a write of which nobody has said anything: it may yet be refused.
+const verdictUntried = "untried"
+
+// triedAs returns what is known of a write. Before are the other writes that may remove what is in its way.
+// An API that has no time has not refused it: a program that reads so would give up a good file.
+func triedAs(o *Op, answer *dryrun.Answer, err error, before []*Op) Tried {
+	switch {
+	case err == nil:
+		return Tried{Op: o, Answer: answer}
+	case conflicts(o, err, before):
+		return Tried{Op: o}
+	case errors.Is(err, errEarly):
+		return Tried{Op: o, Untried: err.Error()}
+	case busy(err):
+		return Tried{Op: o, Untried: problem(err, o.secrets), Busy: true}
+	}
+	return Tried{Op: o, Refused: problem(err, o.secrets)}
+}
+
+// warnBusy returns one warning about the writes for which the API had no time, if there are any.
+func warnBusy(tried []Tried) []string {
+	var missed []Tried
+	for _, t := range tried {
+		if t.Busy {
+			missed = append(missed, t)
+		}
+	}
+	if len(missed) == 0 {
+		return nil
+	}
+	first := missed[0]
+	return []string{fmt.Sprintf("%d of %d writes were not tried, because the control plane had no time; the first is %s %s: %s", len(missed), len(tried), first.Op.Action, first.Op.Label, first.Untried)}
+}
 
 // dryRun is what programs read about a write that was tried.
 type dryRun struct {
@@ -22,6 +57,9 @@ type dryRun struct {
 }
 
 func saidOf(t Tried) *dryRun {
+	if t.Untried != "" {
+		return &dryRun{Verdict: verdictUntried, Problems: []dryrun.Problem{}}
+	}
 	if t.Answer == nil {
 		return &dryRun{Verdict: verdictChecked, Problems: []dryrun.Problem{}}
 	}
@@ -64,6 +102,8 @@ func (p *printer) tried(t Tried) {
 	switch {
 	case t.Refused != "":
 		_, _ = fmt.Fprintln(p.out, "   refused:", client.Plain(t.Refused))
+	case t.Untried != "":
+		_, _ = fmt.Fprintln(p.out, "   untried:", client.Plain(t.Untried))
 	case t.Answer == nil:
 		_, _ = fmt.Fprintln(p.out, "   checked; it can be tried when what it refers to is there, or what is in its way is gone")
 	default:
