@@ -122,13 +122,14 @@ func (o *options) finish(c *cobra.Command, api *API, p *Plan, write bool) error 
 		_, _ = fmt.Fprintln(c.ErrOrStderr(), "meshgate:", w)
 	}
 	r := &runner{api: api, begin: out.op, progress: o.pacer(c, "operations are done").progress}
-	done, failed := p.Ops, error(nil)
+	done, failed, missed := p.Ops, error(nil), false
 	switch {
 	case write && o.dryRun:
 		var tried []Tried
 		tried, failed = r.try(c.Context(), p)
 		done = nil // what is refused would not be done
 		for _, w := range warnBusy(tried) {
+			missed = true
 			p.Warnings = append(p.Warnings, w)
 			_, _ = fmt.Fprintln(c.ErrOrStderr(), "meshgate:", w)
 		}
@@ -150,7 +151,10 @@ func (o *options) finish(c *cobra.Command, api *API, p *Plan, write bool) error 
 			out.op(op)
 		}
 	}
-	return o.told(c, out, p, done, failed)
+	if err := o.told(c, out, p, done, failed); !missed || failed != nil {
+		return err
+	}
+	return cli.CodedError{Code: exitFailed} // whoever reads the code alone must not take them for checked
 }
 
 // told prints what became of a plan, and returns the error of the command.

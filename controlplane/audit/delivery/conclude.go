@@ -100,8 +100,8 @@ func (w *worker) write(ctx context.Context, c *conclusion) error {
 		}
 		c.written, c.next = false, 0
 		right, err := w.record(tx, c)
-		if err != nil || c.step == nil || c.step.status == cloud.ReplayFailed && !right {
-			return err // the job goes on, with the receiver of now
+		if err != nil || c.step == nil || c.tried && !c.r.delivered() && !right {
+			return err // the job goes on from there, with the receiver of now
 		}
 		return c.step.store(tx, w.portal)
 	})

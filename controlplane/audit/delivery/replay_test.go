@@ -155,17 +155,26 @@ func TestReplayToWhoRefusesEverything(t *testing.T) {
 	}
 }
 
-// TestReplayGoesOnWithTheReceiverOfNow: the failure of a receiver that is no longer the one ends no job.
+// TestReplayGoesOnWithTheReceiverOfNow: the failure of a receiver that is no longer the one ends no job, and what that
+// one has refused is offered to the receiver of now.
 func TestReplayGoesOnWithTheReceiverOfNow(t *testing.T) {
+	for _, status := range []int{http.StatusUnauthorized, http.StatusBadRequest} {
+		t.Run(http.StatusText(status), func(t *testing.T) { replayMended(t, status, 3) })
+	}
+	t.Run("a single one", func(t *testing.T) { replayMended(t, http.StatusBadRequest, 1) })
+}
+
+func replayMended(t *testing.T, status, events int) {
+	t.Helper()
 	w := newWorld(t)
 	former, now := newReceiver(t), newReceiver(t)
 	w.hook("p", former, true)
-	all := w.happen("p", 0, 3)
+	all := w.happen("p", 0, events)
 	hand := w.byHand("p")
-	w.takeTurns(hand, 5, w.at("p", 3))
+	w.takeTurns(hand, 5, w.at("p", uint64(events)))
 	former.answering(func(rw http.ResponseWriter, _ *http.Request) {
 		w.hook("p", now, true) // it is mended while it is asked
-		rw.WriteHeader(http.StatusUnauthorized)
+		rw.WriteHeader(status)
 	})
 	w.again("p", w.time().Add(-time.Hour), w.time())
 	w.takeTurns(hand, 10, w.ended("p"))
