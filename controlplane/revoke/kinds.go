@@ -62,9 +62,10 @@ type Epoch struct {
 	Layout int `json:"layout,omitempty"`
 }
 
-// layout is that of keys and records in Redis. What an older release has written counts no
-// more, because nobody writes tombstones over it.
-const layout = 1
+// layout is that of keys and records in Redis, and of what their members mean. What an older
+// release has written counts no more: nobody writes tombstones over it, or, as before 2, a
+// record may say that it counts in groups although another member has its value first.
+const layout = 2
 
 // Reader is a scope some gateway of which was linked once. It has no fields.
 type Reader struct{}
