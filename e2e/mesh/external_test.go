@@ -93,8 +93,7 @@ var _ = Describe("services outside the mesh", Ordered, core, func() {
 		Expect(open.get()).To(Equal(200))
 		forbid("clear")
 		w.Converged()
-		// The workers of an Envoy follow a moment after it has confirmed a change.
-		Eventually(open.get, patience, 20*time.Millisecond).Should(Equal(403), "on a connection that is open")
+		Eventually(open.get, lag, 5*time.Millisecond).Should(Equal(403), "on a connection that is open")
 		Expect(open.dialled.Load()).To(Equal(int64(1)), "it is that connection")
 		answers(web.to("clear"), 403)
 	})

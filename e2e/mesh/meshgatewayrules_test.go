@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -249,7 +250,7 @@ var _ = Describe("rules of a gateway of the mesh", Ordered, ContinueOnFailure, c
 		w.Put("traffic-permissions", policy("TrafficPermission", allowAll, tags{service: "web"}, tags{service: "*"}, nil))
 		w.Converged()
 		for _, path := range []string{"/own", "/kept"} {
-			Eventually(func() int { return door.status(path) }, patience).Should(Equal(403))
+			Eventually(func() int { return door.status(path) }, lag, 5*time.Millisecond).Should(Equal(403))
 		}
 		w.Put("traffic-permissions", policy("TrafficPermission", "door", tags{service: "edge"}, tags{service: "outside"}, nil))
 		w.Converged()

@@ -32,6 +32,10 @@ const (
 // patience bounds what has no bound of its own.
 const patience = 30 * time.Second
 
+// lag bounds how long the workers of an Envoy may do otherwise than it has confirmed: it confirms what
+// its main thread has, and they follow a moment later. It takes them milliseconds on a quiet machine.
+const lag = time.Second
+
 type tags = map[string]string
 
 // world is a control plane with a mesh.
