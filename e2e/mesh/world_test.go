@@ -33,7 +33,7 @@ const (
 const patience = 30 * time.Second
 
 // lag bounds how long the workers of an Envoy may do otherwise than it has confirmed: it confirms what
-// its main thread has, and they follow a moment later. It takes them milliseconds on a quiet machine.
+// its main thread has, and they follow a moment later.
 const lag = time.Second
 
 type tags = map[string]string
