@@ -24,8 +24,8 @@ const (
 	// fetchTime and fetchBytes bound one answer of the issuer.
 	fetchTime  = 10 * time.Second
 	fetchBytes = 1 << 20
-	// maxKeys bounds the keys of an issuer, and maxAlike those with one id, which are tried one after
-	// the other.
+	// maxKeys bounds the keys of an issuer, and maxAlike those of one type with one id, which are
+	// tried one after the other.
 	maxKeys  = 100
 	maxAlike = 4
 	// fresh is how long keys are used before they are fetched again. kept is how long they
@@ -181,17 +181,20 @@ func (k *keys) fetch(ctx context.Context) (map[string][]key, error) {
 	if len(set.Keys) > maxKeys {
 		return nil, fmt.Errorf("more than %d keys", maxKeys)
 	}
-	by := map[string][]key{}
+	by, alike, unused := map[string][]key{}, map[[2]string]int{}, 0
 	for _, w := range set.Keys {
 		public, err := w.public()
 		if err != nil || w.Use != "" && w.Use != "sig" {
 			continue // it is for something else
 		}
-		if len(by[w.ID]) == maxAlike {
-			k.log.Warn("keys of the OpenID Connect issuer are not used: too many have one id", "issuer", k.named, "id", w.ID, "used", maxAlike)
+		if alike[[2]string{w.ID, w.Type}]++; alike[[2]string{w.ID, w.Type}] > maxAlike {
+			unused++
 			continue
 		}
 		by[w.ID] = append(by[w.ID], key{public, w.Algorithm})
+	}
+	if unused > 0 {
+		k.log.Warn("keys of the OpenID Connect issuer are not used: too many of one type have one id", "issuer", k.named, "keys", unused, "used_of_one_id", maxAlike)
 	}
 	return by, nil
 }

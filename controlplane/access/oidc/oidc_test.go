@@ -180,7 +180,8 @@ func TestKeys(t *testing.T) {
 	p.set = append(p.set, encrypts, ps, weak,
 		map[string]any{"kty": "EC", "crv": "P-256", "kid": "ec", "x": encode(point[1:33]), "y": encode(point[33:])},
 		map[string]any{"kty": "EC", "crv": "P-256", "kid": "a", "x": encode(point[1:33]), "y": encode(point[33:])}, // as one of RSA
-		rsaKey("", &older.PublicKey), rsaKey("", &p.rsa.PublicKey),
+		rsaKey("", &older.PublicKey), rsaKey("", &p.rsa.PublicKey), rsaKey("", &older.PublicKey), rsaKey("", &older.PublicKey), rsaKey("", &strange.PublicKey), // one too many
+		map[string]any{"kty": "EC", "crv": "P-256", "kid": "", "x": encode(point[1:33]), "y": encode(point[33:])},
 		map[string]any{"kty": "EC", "crv": "P-256", "kid": "off", "x": encode(point[1:33]), "y": encode(point[1:33])},
 		map[string]any{"kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": encode(public)},
 		map[string]any{"kty": "oct", "kid": "oct", "k": "c2VjcmV0"})
@@ -193,7 +194,7 @@ func TestKeys(t *testing.T) {
 		{jwt.SigningMethodES256, "ec", ec, true}, {jwt.SigningMethodEdDSA, "ed", ed, true}, {jwt.SigningMethodPS256, "ps", p.rsa, true},
 		{jwt.SigningMethodRS256, "ps", p.rsa, false}, {jwt.SigningMethodRS256, "enc", p.rsa, false}, {jwt.SigningMethodRS256, "ec", p.rsa, false},
 		{jwt.SigningMethodES256, "a", ec, true}, {jwt.SigningMethodRS256, "a", p.rsa, true}, {jwt.SigningMethodEdDSA, "a", ed, false},
-		{jwt.SigningMethodRS256, "", p.rsa, true}, {jwt.SigningMethodRS256, "", older, true}, {jwt.SigningMethodRS256, "", strange, false},
+		{jwt.SigningMethodRS256, "", p.rsa, true}, {jwt.SigningMethodRS256, "", older, true}, {jwt.SigningMethodRS256, "", strange, false}, {jwt.SigningMethodES256, "", ec, true},
 		{jwt.SigningMethodES256, "off", ec, false}, {jwt.SigningMethodRS256, "weak", p.rsa, false}, {jwt.SigningMethodRS256, "oct", p.rsa, false},
 	} {
 		if err := p.check(p.token(test.method, test.kid, test.key, nil)); (err == nil) != test.want {
