@@ -67,6 +67,9 @@ type Engine struct {
 
 	// tried are the portals whose webhooks have been sent something since the engine was made.
 	tried map[string]bool
+	// borne are, by portal, the requests of replays that receivers bear which have failed at larger ones. A worker
+	// is gone when somebody makes the job anew.
+	borne map[string]borne
 
 	sinks []*sink
 	stats stats
@@ -79,7 +82,7 @@ func New(o Options) *Engine {
 	if o.Rest == nil {
 		o.Rest = alarm.Rest
 	}
-	e := &Engine{Options: o, busy: map[string]*worker{}, tried: map[string]bool{}}
+	e := &Engine{Options: o, busy: map[string]*worker{}, tried: map[string]bool{}, borne: map[string]borne{}}
 	for _, to := range o.Sinks {
 		e.sinks = append(e.sinks, newSink(e, to))
 	}

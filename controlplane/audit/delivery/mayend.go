@@ -69,9 +69,10 @@ func (e *Engine) wasTried(portal string) bool {
 	return e.tried[portal]
 }
 
-// forgetTried forgets a portal that is gone.
+// forgetTried forgets what was found out about the receiver of a portal that is gone.
 func (e *Engine) forgetTried(portal string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.tried, portal)
+	delete(e.borne, portal)
 }

@@ -123,12 +123,15 @@ func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
 	switch {
 	case r.delivered():
 		c.delivered, w.unwanted = n, refusals{}
-		w.replayed.grow()
+		if !w.replayed.slowly { // one request too large would end the job
+			w.replayed.grow()
+		}
 	case r.unwanted() && !w.unwanted.more(batch.job.Number):
 		c.ended = false
 	default:
 		c.step, w.unwanted = batch.step(batch.job.Cursor, cloud.ReplayFailed), refusals{}
 		w.replayed.shrink(&r, n)
+		w.noteBorne()
 	}
 	return went, w.end(ctx, &batch.work, c)
 }

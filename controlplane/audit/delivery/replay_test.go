@@ -155,6 +155,31 @@ func TestReplayToWhoRefusesEverything(t *testing.T) {
 	}
 }
 
+// TestReplaysToWhoBearsLittle: a job fails at a receiver that bears no such requests, and the next ones are for fewer
+// events, also if nothing was delivered for long in between.
+func TestReplaysToWhoBearsLittle(t *testing.T) {
+	w := newWorld(t)
+	r := newReceiver(t)
+	w.hook("p", r, true)
+	all := w.happen("p", 0, 300)
+	hand := w.byHand("p")
+	w.takeTurns(hand, 5, w.at("p", 300))
+	r.mu.Lock()
+	r.bears, r.taken = 30, nil
+	r.mu.Unlock()
+	for tries := 0; tries == 0 || w.job("p").Status != cloud.ReplayCompleted; tries++ {
+		if tries == 6 {
+			t.Fatalf("it never succeeds: %+v", w.job("p"))
+		}
+		hand.receiver, hand.replayed = nil, whole // as a new worker
+		w.again("p", w.time().Add(-time.Hour), w.time())
+		w.takeTurns(hand, 50, w.ended("p"))
+	}
+	if got := r.events(); !slices.Equal(got, all) { // jobs that failed had delivered nothing
+		t.Errorf("%d came again", len(got))
+	}
+}
+
 // TestReplayGoesOnWithTheReceiverOfNow: the failure of a receiver that is no longer the one ends no job, and what that
 // one has refused is offered to the receiver of now.
 func TestReplayGoesOnWithTheReceiverOfNow(t *testing.T) {

@@ -42,6 +42,31 @@ func (w *worker) meet(job *work) {
 		return
 	}
 	w.receiver = &work{hook: job.hook, made: job.made, destination: job.destination}
-	w.live, w.replayed = whole, whole
+	w.live, w.replayed = whole, w.bears(job)
 	w.refused, w.vouched, w.unwanted = "", "", refusals{}
+}
+
+// borne is how large requests of replays are to a receiver.
+type borne struct {
+	receiver *work
+	sizing
+}
+
+// bears returns how large requests of replays to the receiver of a job are to begin with.
+func (w *worker) bears(job *work) sizing {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if b, known := w.borne[w.portal]; known && job.same(b.receiver) {
+		return b.sizing
+	}
+	return whole
+}
+
+// noteBorne keeps how large requests of replays are to the receiver, for as long as it is the same.
+func (w *worker) noteBorne() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if delete(w.borne, w.portal); w.replayed.slowly {
+		w.borne[w.portal] = borne{w.receiver, w.replayed}
+	}
 }
