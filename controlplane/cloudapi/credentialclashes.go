@@ -59,7 +59,7 @@ func credentialClashes(reader store.Reader, src scopes.Source) (list []scopes.Cl
 					continue
 				}
 				for _, index := range c.by {
-					value, some := sharedValue(row, index)
+					value, some := scopes.ValueOf(row, index)
 					at := place{index, value}
 					left, rival := row, first[at]
 					switch {
@@ -77,17 +77,4 @@ func credentialClashes(reader store.Reader, src scopes.Source) (list []scopes.Cl
 		}
 	}
 	return list, complete, nil
-}
-
-// sharedValue is the value of a resource in an index, or its id if index is empty.
-func sharedValue(row *model.Resource, index string) (value string, some bool) {
-	if index == "" {
-		return row.Name, true
-	}
-	for i := range row.Kind.Unique {
-		if ix := &row.Kind.Unique[i]; ix.Name == index {
-			return ix.Value(row.Spec)
-		}
-	}
-	return "", false
 }

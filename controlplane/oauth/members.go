@@ -113,13 +113,11 @@ func leftOut(r store.Reader, by scopes.Resolver, credential *model.Resource, who
 // isSecond reports whether another one of some members had the value of a token or key
 // first. The value is secret, so that is no [scopes.Clash]: a clash names what both have.
 func isSecond(fellows scopes.Source, credential *model.Resource) (bool, error) {
-	index, value := gateway.IndexAccessToken, ""
-	switch spec := credential.Spec.(type) {
-	case *gateway.Token:
-		value = gateway.TokenKey(spec.AccessToken)
-	case *gateway.Key:
-		index, value = gateway.IndexKey, gateway.KeyAuthKey(spec.Key)
+	index := gateway.IndexAccessToken
+	if credential.Kind == gateway.Keys {
+		index = gateway.IndexKey
 	}
+	value, _ := scopes.ValueOf(credential, index)
 	first, err := fellows.Find(credential.Kind, index, value)
 	if fault.Is(err, fault.NotFound) { // its own row has ended meanwhile
 		return false, nil

@@ -152,7 +152,7 @@ func (s Source) Counts(res *model.Resource, by ...string) error {
 // others yields what other members have in common with a resource.
 func (s Source) others(res *model.Resource, by []string, yield func(index, value string, other *model.Resource) error) error {
 	for _, index := range by {
-		value, some := valueOf(res, index)
+		value, some := ValueOf(res, index)
 		for _, scope := range s.group {
 			if !some || scope == res.Scope {
 				continue
@@ -198,8 +198,8 @@ func Fellows(r store.Reader, by Resolver, scope string) (Source, error) {
 	return Union(r, all...), nil
 }
 
-// valueOf is the value of a resource in an index, or its id if index is empty.
-func valueOf(res *model.Resource, index string) (value string, some bool) {
+// ValueOf is the value of a resource in an index, or its id if index is empty.
+func ValueOf(res *model.Resource, index string) (value string, some bool) {
 	if index == "" {
 		return res.Name, true
 	}

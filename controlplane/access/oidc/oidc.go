@@ -81,7 +81,10 @@ func CheckURL(text string) error { return checkURL(text, false) }
 func checkURL(text string, query bool) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" && !query || u.Fragment != "" {
-		return errors.New("must be a URL such as https://login.example, without credentials and query")
+		if query {
+			return errors.New("must be a URL such as https://login.example/keys, without credentials and fragment")
+		}
+		return errors.New("must be a URL such as https://login.example, without credentials, query and fragment")
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()) {
 		return nil
