@@ -22,12 +22,18 @@ type keeping struct {
 	set    *resource.Set
 	behind []string
 	err    error
+	panics bool
 }
 
-func (*keeping) Update(*view.Zone)                           {}
-func (*keeping) Failures() []failure                         { return nil }
-func (k *keeping) Set(string, uint32) (*resource.Set, error) { return k.set, k.err }
-func (k *keeping) Behind() []string                          { return k.behind }
+func (*keeping) Update(*view.Zone)   {}
+func (*keeping) Failures() []failure { return nil }
+func (k *keeping) Behind() []string  { return k.behind }
+func (k *keeping) Set(string, uint32) (*resource.Set, error) {
+	if k.panics {
+		panic("a mistake")
+	}
+	return k.set, k.err
+}
 
 // left is a zone with an egress, through which meshes are left.
 type left struct {
@@ -114,6 +120,7 @@ func TestEgressesShowNothingNewOfWhatTheyKeep(t *testing.T) {
 	fifth := l.next(&keeping{err: errors.New("it cannot listen there")})
 	confirm()
 	l.shows("an egress that keeps everything", fifth, false, false, true)
+	l.shows("one of which the set panics", l.next(&keeping{panics: true}), false, false, true)
 	release()
 	late, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

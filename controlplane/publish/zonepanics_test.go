@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
 	"github.com/meshgate/meshgate/xds/plan"
@@ -41,5 +42,21 @@ func TestPanicInAPartOfTheZoneIsLogged(t *testing.T) {
 		if n := strings.Count(out.String(), "mesh bank"); n != step.want || strings.Contains(out.String(), "shop") {
 			t.Errorf("after %v: %s", step.fs, &out)
 		}
+	}
+}
+
+// TestPanicOfAConnectedProxyIsLogged: so is one at making the set of one proxy, and why a proxy cannot listen
+// is not.
+func TestPanicOfAConnectedProxyIsLogged(t *testing.T) {
+	var out bytes.Buffer
+	p := &zonePlane{log: slog.New(slog.NewTextHandler(&out, nil))}
+	for range 2 {
+		p.tell(map[string]error{
+			"zone/ingress/a": fault.Wrap(fault.Unavailable, &plan.Failed{Value: "a mistake"}, "it cannot be made"),
+			"zone/ingress/b": fault.New(fault.Unavailable, "it cannot listen there"),
+		})
+	}
+	if n := strings.Count(out.String(), "node zone/ingress/a"); n != 1 || strings.Contains(out.String(), "zone/ingress/b") {
+		t.Errorf("the log is %s", &out)
 	}
 }

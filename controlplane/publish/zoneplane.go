@@ -126,15 +126,14 @@ func (p *zonePlane) join(id string) (*resource.Set, error) {
 	return set, err
 }
 
-// setOf returns the set of a proxy in the state that was planned last. A panic is an error of this proxy
-// alone: making a set changes nothing that others have.
-func (p *zonePlane) setOf(id string) (set *resource.Set, err error) {
+// setOf returns the set of a proxy in the state that was planned last.
+func (p *zonePlane) setOf(id string) (*resource.Set, error) {
 	if p.retry.err != nil { // the planners know nothing yet
 		return nil, fault.Wrap(fault.Unavailable, p.retry.err, "the zone cannot be planned at present")
 	}
-	if failed := guard(func() { set, err = p.planners.set(p.state, id) }); failed != nil {
+	set, err := p.planners.set(p.state, id)
+	if failed, panicked := errors.AsType[*plan.Failed](err); panicked {
 		p.log.Error("planning a proxy of the zone failed", "node", id, "error", failed.Error())
-		return nil, fault.Wrap(fault.Unavailable, failed, "the configuration of node %s cannot be made", id)
 	}
 	return set, err
 }
@@ -192,13 +191,13 @@ func (p *zonePlane) behind() (scopes []string) {
 	return scopes
 }
 
-// plan plans all connected proxies and returns the sets that differ, and who keeps its last one. One that
-// was deleted keeps what it has until it is turned away. The caller notes the result: after a panic, a set
+// plan plans all connected proxies and returns the sets that differ, and who keeps its last one: one of
+// which the set cannot be made stops nobody else. One that was deleted keeps what it has until it is turned
+// away. The caller notes the result: after a panic, a set
 // that was noted and not published would count as what its proxy has.
 func (p *zonePlane) plan() (out batch, refused map[string]error) {
 	out, refused = batch{}, map[string]error{}
 	p.planners.update(p.state)
-	p.tell()
 	for id, before := range p.joined {
 		set, err := p.planners.set(p.state, id)
 		if err != nil {
@@ -209,19 +208,25 @@ func (p *zonePlane) plan() (out batch, refused map[string]error) {
 			out[id] = set
 		}
 	}
+	p.tell(refused)
 	return out, refused
 }
 
-// tell logs once what panicked. It is a mistake of this program, even where a planner contains it so that
-// the rest of the zone is planned.
-func (p *zonePlane) tell() {
+// tell logs once what panicked. It is a mistake of this program, even where it is contained so that the
+// rest of the zone is planned.
+func (p *zonePlane) tell(refused map[string]error) {
+	var all []failure
+	for _, planner := range p.planners {
+		all = append(all, planner.Failures()...)
+	}
+	for id, err := range refused {
+		all = append(all, failure{Cell: "node " + id, Err: err, Kept: true})
+	}
 	before := p.panics
 	p.panics = nil
-	for _, planner := range p.planners {
-		for _, f := range planner.Failures() {
-			if _, panicked := errors.AsType[*plan.Failed](f.Err); panicked {
-				p.panics = append(p.panics, f)
-			}
+	for _, f := range all {
+		if _, panicked := errors.AsType[*plan.Failed](f.Err); panicked {
+			p.panics = append(p.panics, f)
 		}
 	}
 	for _, f := range unheardOf(before, p.panics) {
