@@ -104,6 +104,9 @@ func TestEgressesShowNothingNewOfWhatTheyKeep(t *testing.T) {
 	second := l.next(&keeping{set: of("old"), behind: []string{"bank"}})
 	confirm()
 	l.shows("with a mesh that is not planned", second, false, true, true)
+	if got := snaps.Published(); got < second {
+		t.Errorf("with a mesh that is not planned, revision %d is in place everywhere", got)
+	}
 	l.shows("what was there before", first, true, true, true)
 	third := l.next(&keeping{set: of("old"), behind: []string{"bank"}})
 	confirm()

@@ -21,7 +21,8 @@ const ZoneScope = "zone"
 // EgressesScope is the publisher's name of what egresses have of all meshes, and [EgressScope] of what
 // they have of one. These scopes have no nodes. They are there only while they show less than
 // [ZoneScope] does: while an egress, or all of them in respect of one mesh, keeps what it had, because
-// something newer cannot be made.
+// something newer cannot be made. A mesh that could not be read since the start shows nothing, because it
+// may be left through egresses: rotations wait for it, and the account of all scopes does not.
 const EgressesScope = "egress"
 
 // EgressScope returns the publisher's name of what egresses have of a mesh; see [EgressesScope].
