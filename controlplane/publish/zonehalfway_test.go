@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -86,6 +87,10 @@ func (h *halfway) serves(name string) {
 // has and is named, and is planned again with the next change. The others get what is new, and planners keep
 // what they remember: it is the last good state of a mesh that cannot be planned.
 func TestConnectedProxyThatCannotBePlanned(t *testing.T) {
+	synctest.Test(t, connectedProxyThatCannotBePlanned)
+}
+
+func connectedProxyThatCannotBePlanned(t *testing.T) {
 	h := startHalfway(t)
 	nodes := []string{"zone/ingress/a", "zone/ingress/b", "zone/ingress/c"}
 	for _, node := range nodes {
