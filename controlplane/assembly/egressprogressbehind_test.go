@@ -19,7 +19,7 @@ import (
 func (r *rotating) publishZoneWithout(shown uint64, scopes ...string) {
 	all := []snapshot.Publication{{Scope: publish.ZoneScope, Revision: r.cp.store.Revision()}}
 	for _, scope := range scopes {
-		all = append(all, snapshot.Publication{Scope: scope, Revision: shown})
+		all = append(all, snapshot.Publication{Scope: scope, Revision: shown, Part: true})
 	}
 	r.cp.snapshots.Announce(all...)
 	synctest.Wait()

@@ -20,7 +20,7 @@ func (l *Loop) announce(p plane, sets batch) {
 	if moves || len(connected)+len(c.parts)+len(c.mended) > 0 {
 		all := []snapshot.Publication{{Scope: p.id(), Sets: connected, Revision: c.revision, Since: c.since, Lacks: c.lacks}}
 		for scope, revision := range c.parts { // together with the plane, which shows more
-			all = append(all, snapshot.Publication{Scope: scope, Revision: revision})
+			all = append(all, snapshot.Publication{Scope: scope, Revision: revision, Part: true})
 		}
 		l.Publisher.Announce(all...)
 		for _, scope := range c.mended {

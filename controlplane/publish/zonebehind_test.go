@@ -22,12 +22,18 @@ type keeping struct {
 	set    *resource.Set
 	behind []string
 	err    error
+	panics bool
 }
 
-func (*keeping) Update(*view.Zone)                           {}
-func (*keeping) Failures() []failure                         { return nil }
-func (k *keeping) Set(string, uint32) (*resource.Set, error) { return k.set, k.err }
-func (k *keeping) Behind() []string                          { return k.behind }
+func (*keeping) Update(*view.Zone)   {}
+func (*keeping) Failures() []failure { return nil }
+func (k *keeping) Behind() []string  { return k.behind }
+func (k *keeping) Set(string, uint32) (*resource.Set, error) {
+	if k.panics {
+		panic("a mistake")
+	}
+	return k.set, k.err
+}
 
 // left is a zone with an egress, through which meshes are left.
 type left struct {
@@ -74,6 +80,24 @@ func (l *left) shows(what string, revision uint64, bank, shop, confirmed bool) {
 	}
 }
 
+// until waits until something holds, and fails with a text if it does not.
+func (l *left) until(otherwise string, holds func() bool) {
+	l.Helper()
+	late, cancel := context.WithTimeout(l.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		moved := l.snaps.Moved()
+		if holds() {
+			return
+		}
+		select {
+		case <-moved:
+		case <-late.Done():
+			l.Fatal(otherwise)
+		}
+	}
+}
+
 // TestEgressesShowNothingNewOfWhatTheyKeep: a mesh that cannot be planned at egresses does not show what
 // the zone shows, and no other mesh is concerned. When it is planned again, the set that comes is that of
 // all the revisions that were not shown: who has not confirmed it has none of them.
@@ -98,6 +122,7 @@ func TestEgressesShowNothingNewOfWhatTheyKeep(t *testing.T) {
 	second := l.next(&keeping{set: of("old"), behind: []string{"bank"}})
 	confirm()
 	l.shows("with a mesh that is not planned", second, false, true, true)
+	l.until("what egresses keep holds up the account of all scopes", func() bool { return snaps.Published() >= second })
 	l.shows("what was there before", first, true, true, true)
 	third := l.next(&keeping{set: of("old"), behind: []string{"bank"}})
 	confirm()
@@ -114,18 +139,10 @@ func TestEgressesShowNothingNewOfWhatTheyKeep(t *testing.T) {
 	fifth := l.next(&keeping{err: errors.New("it cannot listen there")})
 	confirm()
 	l.shows("an egress that keeps everything", fifth, false, false, true)
+	l.shows("one of which the set panics", l.next(&keeping{panics: true}), false, false, true)
 	release()
-	late, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for { // a round of the zone follows
-		moved := snaps.Moved()
-		if _, known := snaps.Shown(EgressesScope); !known {
-			break
-		}
-		select {
-		case <-moved:
-		case <-late.Done():
-			t.Fatal("an egress that is gone keeps something")
-		}
-	}
+	l.until("an egress that is gone keeps something", func() bool { // a round of the zone follows
+		_, known := snaps.Shown(EgressesScope)
+		return !known
+	})
 }

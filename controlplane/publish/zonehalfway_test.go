@@ -2,7 +2,10 @@ package publish
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -69,25 +72,62 @@ func (h *halfway) falter(at int) {
 	p.planners[mesh.ProxyIngress] = &faltering{zonePlanner: healthy, at: at}
 }
 
-// TestZonePlanThatStopsHalfWay: what a plan has made before it panics is made again by the next one, and
-// published. Otherwise these proxies would keep what they have until something else changes.
-func TestZonePlanThatStopsHalfWay(t *testing.T) {
+// serves writes a service that all ingresses are to have, and returns when the zone shows it.
+func (h *halfway) serves(name string) {
+	h.Helper()
+	revision := storetest.Put(h.T, h.db, mesh.Dataplanes, "one", name, &mesh.Dataplane{
+		Networking: &mesh.Networking{Address: "10.0.0.1", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: name}}}},
+	})
+	if err := h.loop.Settled(h.Context(), revision); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// TestConnectedProxyThatCannotBePlanned: one connected proxy of which making the set panics keeps what it
+// has and is named, and is planned again with the next change. The others get what is new, and planners keep
+// what they remember: it is the last good state of a mesh that cannot be planned.
+func TestConnectedProxyThatCannotBePlanned(t *testing.T) {
+	synctest.Test(t, connectedProxyThatCannotBePlanned)
+}
+
+func connectedProxyThatCannotBePlanned(t *testing.T) {
 	h := startHalfway(t)
-	nodes := []string{"zone/ingress/a", "zone/ingress/b"}
+	nodes := []string{"zone/ingress/a", "zone/ingress/b", "zone/ingress/c"}
 	for _, node := range nodes {
 		h.connect(node)
 	}
-	h.falter(2) // after that, there are planners from nothing, which are healthy
-	revision := storetest.Put(t, h.db, mesh.Dataplanes, "one", "web", &mesh.Dataplane{
-		Networking: &mesh.Networking{Address: "10.0.0.1", Inbound: []mesh.Inbound{{Port: 80, Tags: mesh.Tags{mesh.TagService: "web"}}}},
-	})
-	if err := h.loop.Settled(t.Context(), revision); err != nil {
-		t.Fatal(err)
-	}
+	h.falter(2)
+	p := h.loop.openedZone()
+	p.mu.Lock()
+	remembers := p.planners[mesh.ProxyIngress]
+	p.mu.Unlock()
+	h.serves("web")
+	var without []string
 	for _, node := range nodes {
 		if h.snaps.Get(node).Get(resource.Cluster, "one:web") == nil {
-			t.Errorf("%s does not get what is new", node)
+			without = append(without, node)
 		}
+	}
+	p.mu.Lock()
+	if p.planners[mesh.ProxyIngress] != remembers {
+		t.Error("the planners remember nothing")
+	}
+	refused := slices.Collect(maps.Keys(p.refused))
+	p.mu.Unlock()
+	if len(without) != 1 || !slices.Equal(refused, without) {
+		t.Errorf("%v do not get what is new, and %v are refused", without, refused)
+	}
+	if fs := h.loop.Failures(); len(fs) != 1 || !fs[0].Kept || len(without) == 1 && "zone/"+fs[0].Dataplane != without[0] {
+		t.Errorf("failures are %v", fs)
+	}
+	h.serves("more")
+	for _, node := range nodes {
+		if set := h.snaps.Get(node); set.Get(resource.Cluster, "one:web") == nil || set.Get(resource.Cluster, "one:more") == nil {
+			t.Errorf("%s does not get everything with the next change", node)
+		}
+	}
+	if fs := h.loop.Failures(); len(fs) != 0 {
+		t.Errorf("after the next change, failures are %v", fs)
 	}
 }
 

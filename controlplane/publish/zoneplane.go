@@ -2,16 +2,14 @@ package publish
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/view"
-	"github.com/meshgate/meshgate/xds/plan"
+	"github.com/meshgate/meshgate/xds/alarm"
 	"github.com/meshgate/meshgate/xds/resource"
 )
 
@@ -21,7 +19,8 @@ const ZoneScope = "zone"
 // EgressesScope is the publisher's name of what egresses have of all meshes, and [EgressScope] of what
 // they have of one. These scopes have no nodes. They are there only while they show less than
 // [ZoneScope] does: while an egress, or all of them in respect of one mesh, keeps what it had, because
-// something newer cannot be made.
+// something newer cannot be made. A mesh that could not be read since the start shows nothing, because it
+// may be left through egresses: rotations wait for it, and the account of all scopes does not.
 const EgressesScope = "egress"
 
 // EgressScope returns the publisher's name of what egresses have of a mesh; see [EgressesScope].
@@ -40,6 +39,9 @@ type zonePlane struct {
 	// fresh makes planners from nothing.
 	fresh func() zonePlanners
 	retry retry
+	// again has an error while making the set of some connected proxy panics. Nothing else is tried
+	// again with it, so such a proxy costs the others nothing.
+	again retry
 	// joined holds the connected proxies by their ids, with the last good set of each, and refused
 	// why one of them keeps that.
 	joined  map[string]*resource.Set
@@ -112,10 +114,15 @@ func (p *zonePlane) id() string { return ZoneScope }
 
 func (p *zonePlane) gone() bool { return false }
 
-func (p *zonePlane) due() time.Time { return p.retry.at }
+func (p *zonePlane) due() time.Time { return alarm.Sooner(p.retry.at, p.again.at) }
 
-// join registers a proxy and returns its set.
+// join registers a proxy and returns its set. One that keeps its last set gets that with another stream,
+// too. What is newer comes with a plan alone, which says since which revision it was due: otherwise a
+// proxy would count as one that has confirmed what it never had.
 func (p *zonePlane) join(id string) (*resource.Set, error) {
+	if p.refused[id] != nil && p.retry.err == nil {
+		return p.joined[id], nil
+	}
 	set, err := p.setOf(id)
 	switch {
 	case err == nil:
@@ -126,15 +133,14 @@ func (p *zonePlane) join(id string) (*resource.Set, error) {
 	return set, err
 }
 
-// setOf returns the set of a proxy in the state that was planned last. A panic is an error of this proxy
-// alone: making a set changes nothing that others have.
-func (p *zonePlane) setOf(id string) (set *resource.Set, err error) {
+// setOf returns the set of a proxy in the state that was planned last.
+func (p *zonePlane) setOf(id string) (*resource.Set, error) {
 	if p.retry.err != nil { // the planners know nothing yet
 		return nil, fault.Wrap(fault.Unavailable, p.retry.err, "the zone cannot be planned at present")
 	}
-	if failed := guard(func() { set, err = p.planners.set(p.state, id) }); failed != nil {
+	set, err := p.planners.set(p.state, id)
+	if failed := panicOf(err); failed != nil {
 		p.log.Error("planning a proxy of the zone failed", "node", id, "error", failed.Error())
-		return nil, fault.Wrap(fault.Unavailable, failed, "the configuration of node %s cannot be made", id)
 	}
 	return set, err
 }
@@ -153,22 +159,14 @@ func (p *zonePlane) update(now time.Time) batch {
 	touched := change.All || len(change.Keys) > 0
 	if touched {
 		p.retry.changed()
+		p.again.changed()
 	}
 	out := batch{}
 	waits := p.retry.waits(now)
 	p.attempted(change.State.Revision(), touched, waits)
-	if !waits && (touched || p.retry.err != nil) {
-		var refused map[string]error
-		err := guard(func() { out, refused = p.plan() })
-		if err != nil {
-			out = nil
-			p.planners = p.fresh() // one may have stopped half-way
-			p.retry.failed(err, now)
-			p.log.Error("planning the zone failed", "error", err.Error(), "again_in", p.retry.pause.String())
-		} else {
-			p.retry, p.refused = retry{}, refused
-			maps.Copy(p.joined, out)
-		}
+	all := touched || p.retry.err != nil
+	if !waits && (all || p.again.err != nil && !p.again.waits(now)) {
+		out = p.attempt(all, now)
 	}
 	if p.retry.err == nil {
 		p.lack(p.behind())
@@ -190,43 +188,6 @@ func (p *zonePlane) behind() (scopes []string) {
 		}
 	}
 	return scopes
-}
-
-// plan plans all connected proxies and returns the sets that differ, and who keeps its last one. One that
-// was deleted keeps what it has until it is turned away. The caller notes the result: after a panic, a set
-// that was noted and not published would count as what its proxy has.
-func (p *zonePlane) plan() (out batch, refused map[string]error) {
-	out, refused = batch{}, map[string]error{}
-	p.planners.update(p.state)
-	p.tell()
-	for id, before := range p.joined {
-		set, err := p.planners.set(p.state, id)
-		if err != nil {
-			refused[id] = err
-			continue
-		}
-		if !set.Equal(before) {
-			out[id] = set
-		}
-	}
-	return out, refused
-}
-
-// tell logs once what panicked. It is a mistake of this program, even where a planner contains it so that
-// the rest of the zone is planned.
-func (p *zonePlane) tell() {
-	before := p.panics
-	p.panics = nil
-	for _, planner := range p.planners {
-		for _, f := range planner.Failures() {
-			if _, panicked := errors.AsType[*plan.Failed](f.Err); panicked {
-				p.panics = append(p.panics, f)
-			}
-		}
-	}
-	for _, f := range unheardOf(before, p.panics) {
-		p.log.Error("planning a part of the zone failed", "part", f.Cell, "kept_last_good", f.Kept, "error", f.Err.Error())
-	}
 }
 
 func (p *zonePlane) failures() listed {

@@ -59,14 +59,19 @@ func (ps zonePlanners) update(z *view.Zone) {
 	}
 }
 
-// set returns the set of a proxy in the state that was taken last.
+// set returns the set of a proxy in the state that was taken last. A panic is an error of this proxy
+// alone: making a set changes nothing that others have.
 func (ps zonePlanners) set(z *view.Zone, id string) (*resource.Set, error) {
 	proxyType, name, _ := mesh.ParseZoneNode(id)
 	proxy := z.Proxy(proxyType, name)
 	if proxy == nil {
 		return nil, fault.New(fault.NotFound, "zone %s %s does not exist in this zone; create it first", proxyType, name)
 	}
-	set, err := ps[proxyType].Set(proxy.Listens())
+	var set *resource.Set
+	var err error
+	if failed := guard(func() { set, err = ps[proxyType].Set(proxy.Listens()) }); failed != nil {
+		err = failed
+	}
 	if err != nil {
 		return nil, fault.Wrap(fault.Unavailable, err, "the configuration of zone %s %s cannot be made: %s", proxyType, name, err)
 	}

@@ -225,6 +225,12 @@ func (s *session) settle(t *typed, r request) *answer {
 // Names that a later response has overtaken are not remembered. The other names of such a
 // response are sent again at once: if the overtaken name was the reason for the refusal, it
 // may be correct now, and nothing else would cause the others to be sent.
+//
+// A refused removal of a secret is not remembered. Nothing in the set uses that secret, so the proxy lacks
+// nothing. Remembered, it would count as a refusal of the roots of other meshes, whose rotations would then
+// wait for a proxy that is not to judge by them. Such a proxy may still run an old listener, since it may
+// have refused to change that, too. It goes by the roots that it has: it turns newer certificates away, and
+// nobody else does. That is the lesser evil. To ask it is of no use, as it could also agree and keep them.
 func (s *session) refuse(t *typed, a *answer) {
 	overtaken := false
 	f := &refusal{versions: map[string]string{}, revision: t.since(a.response), text: a.text}
@@ -236,10 +242,12 @@ func (s *session) refuse(t *typed, a *answer) {
 		}
 	}
 	for _, name := range a.response.remove {
-		if _, again := t.known[name]; !again {
-			f.versions[name] = ""
-		} else {
+		_, again := t.known[name]
+		switch {
+		case again:
 			overtaken = true
+		case t.url != resource.Secret:
+			f.versions[name] = ""
 		}
 	}
 	for name := range f.versions {

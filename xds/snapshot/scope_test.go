@@ -44,6 +44,37 @@ func TestScopesAreJudgedAlone(t *testing.T) {
 	}
 }
 
+// A scope that has no nodes of its own counts where it is named, and does not hold up the account of all:
+// what it lacks may be of no concern to any node.
+func TestPartsCountWhereTheyAreNamed(t *testing.T) {
+	st := snapshot.New()
+	part := func(revision uint64) {
+		st.Announce(snapshot.Publication{Scope: "egress/m", Revision: revision, Part: true})
+	}
+	part(0)
+	if p := st.Progress(9); p.Published != 0 || st.Published() != 0 || p.Done() {
+		t.Errorf("a part alone: %+v", p)
+	}
+	announce(st, "zone", "zone.a", "1", 9)
+	a := st.Subscribe("zone.a")
+	a.Confirm(a.State())
+	for _, revision := range []uint64{0, 3} {
+		part(revision)
+		if p := st.Progress(9); !p.Done() || p.Published != 9 || st.Published() != 9 || !cmp.Equal(st.Settled(9, nil, nil), []string{"zone.a"}) {
+			t.Errorf("all: %+v", p)
+		}
+		if p := st.Progress(9, "zone", "egress/m"); p.Done() || p.Published != revision {
+			t.Errorf("the part is named: %+v", p)
+		}
+		if shown, known := st.Shown("egress/m"); !known || shown != revision {
+			t.Errorf("the part shows %d, %t", shown, known)
+		}
+		if settled := st.Settled(9, []string{"zone", "egress/m"}, nil); len(settled) != 0 {
+			t.Errorf("%v have what the part does not show", settled)
+		}
+	}
+}
+
 // A set may show several revisions at once. It is waited for under each of them, including the
 // older ones: a proxy that lacks the set has none of them.
 func TestEveryRevisionOfASetIsWaitedFor(t *testing.T) {

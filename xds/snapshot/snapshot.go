@@ -48,6 +48,8 @@ type scope struct {
 	// lacks, unless 0, is the oldest revision that is not shown although a newer one is
 	// published.
 	lacks uint64
+	// part is set if the scope counts only where it is named.
+	part bool
 }
 
 func (s *scope) shows(revision uint64) bool {
@@ -68,6 +70,10 @@ type Publication struct {
 	// Lacks, unless 0, is the oldest revision that the scope does not show although Revision
 	// is newer. It holds until the next publication of the scope.
 	Lacks uint64
+	// Part says that the scope has no nodes: it says of those of another scope what they lack. It
+	// counts where it is named, and not where all scopes are asked for, because its nodes may need
+	// nothing of what it lacks.
+	Part bool
 }
 
 // node is what the store knows about a node. Guarded by Store.mu.
@@ -147,7 +153,7 @@ func (s *Store) announce(p Publication) (since uint64) {
 	if p.Since > 0 {
 		since = min(since, p.Since)
 	}
-	sc.published, sc.lacks = max(sc.published, p.Revision), p.Lacks
+	sc.published, sc.lacks, sc.part = max(sc.published, p.Revision), p.Lacks, p.Part
 	return since
 }
 
@@ -214,19 +220,19 @@ func (s *Store) Nodes() []string {
 	return out
 }
 
-// Published returns the newest revision that every scope shows.
+// Published returns the newest revision that every scope shows, parts aside; see [Publication.Part].
 func (s *Store) Published() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.shown(nil, 0)
 }
 
-// shown returns the newest revision that all named scopes show; nil names all scopes. It
-// returns none if no such scope exists.
+// shown returns the newest revision that all named scopes show; nil names all scopes but parts.
+// It returns none if no such scope exists.
 func (s *Store) shown(names []string, none uint64) uint64 {
 	revision, found := Newest, false
 	for name, sc := range s.scopes {
-		if names == nil || slices.Contains(names, name) {
+		if names == nil && !sc.part || slices.Contains(names, name) {
 			found, revision = true, min(revision, sc.newest())
 		}
 	}
@@ -243,16 +249,18 @@ func (s *scope) newest() uint64 {
 	return s.published
 }
 
-// shows reports whether all named scopes show a revision; nil names all scopes. An unknown
-// scope has no nodes, so it shows everything.
+// shows reports whether all named scopes show a revision; nil names all scopes but parts, and at
+// least one. An unknown scope has no nodes, so it shows everything.
 func (s *Store) shows(names []string, revision uint64) bool {
 	if names == nil {
+		some := false
 		for _, sc := range s.scopes {
-			if !sc.shows(revision) {
+			if !sc.part && !sc.shows(revision) {
 				return false
 			}
+			some = some || !sc.part
 		}
-		return len(s.scopes) > 0
+		return some
 	}
 	for _, name := range names {
 		if sc := s.scopes[name]; sc != nil && !sc.shows(revision) {
