@@ -122,6 +122,7 @@ func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, o *model.Obj
 				doc.Violations = append(doc.Violations, violation{v.Path, v.Message})
 			}
 		}
+		httpkit.Later(w, err)
 		_ = httpkit.WriteJSON(w, code, doc) // a node that is gone asks again
 	case answer == nil:
 		w.WriteHeader(http.StatusNoContent)
