@@ -138,10 +138,12 @@ func TestFewParseAtOnce(t *testing.T) {
 	if code := ask(ctx); code != http.StatusServiceUnavailable || after != "1" {
 		t.Errorf("who has gone is answered %d, Retry-After %q", code, after)
 	}
-	rec := httptest.NewRecorder()
-	s.fail(rec, httptest.NewRequestWithContext(t.Context(), http.MethodPost, Path, nil), turns.ErrFull)
-	if after = rec.Header().Get("Retry-After"); rec.Code != http.StatusServiceUnavailable || after != "1" {
-		t.Errorf("who is one too many is answered %d, Retry-After %q", rec.Code, after)
+	for name, fail := range map[string]func(http.ResponseWriter, *http.Request, error){"a gateway": s.fail, "a proxy": failProxy} {
+		rec := httptest.NewRecorder()
+		fail(rec, httptest.NewRequestWithContext(t.Context(), http.MethodPost, Path, nil), turns.ErrFull)
+		if after := rec.Header().Get("Retry-After"); rec.Code != http.StatusServiceUnavailable || after != "1" {
+			t.Errorf("%s that is one too many is answered %d, Retry-After %q", name, rec.Code, after)
+		}
 	}
 	patient := make(chan int, 1)
 	go func() { patient <- ask(t.Context()) }()
