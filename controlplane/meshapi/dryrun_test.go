@@ -2,6 +2,7 @@ package meshapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -26,11 +27,12 @@ func TestTooManyDryRuns(t *testing.T) {
 		"5": fault.Wrap(fault.Unavailable, context.DeadlineExceeded, "it takes too long").Again(4500 * time.Millisecond),
 		"":  fault.New(fault.Unavailable, "nobody knows when"),
 	} {
+		said, _ := errors.AsType[*fault.Error](err)
 		a := newAPI(t, func(o *Options) { o.DryRun = refusing{err} })
 		for _, method := range []string{http.MethodPut, http.MethodDelete} {
 			a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
 			w := request(a.handler, method, "/meshes/m?dryRun=true", `{"type":"Mesh","name":"m"}`, "Content-Type", mediaJSON)
-			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != want || !strings.Contains(w.Body.String(), err.(*fault.Error).Detail) {
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != want || !strings.Contains(w.Body.String(), said.Detail) {
 				t.Errorf("%s: %d %v %s", method, w.Code, w.Header(), w.Body)
 			}
 		}
