@@ -213,7 +213,7 @@ func TestRemovedNodesAreDropped(t *testing.T) {
 		t.Fatalf("keys %s", got)
 	}
 	for _, node := range []string{"cp/default/gw", "default.removed"} {
-		if err := r.nodes.Remove(ctx, node); err != nil {
+		if err := r.nodes.Remove(ctx, node, nil); err != nil {
 			t.Fatalf("%s: %v", node, err)
 		}
 	}

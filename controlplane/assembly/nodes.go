@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -26,7 +27,7 @@ import (
 func (cp *ControlPlane) openNodes(ctx context.Context) error {
 	cp.nodes = nodes.New(nodes.Options{
 		Insights: cp.mesh.insights, Snapshots: cp.snapshots, Latest: cp.store.Revision, Instance: cp.instance,
-		Scope: nodeScope, Problems: cp.unapplied, Filters: cp.filters, Gone: cp.revoker.Gone, GoneFormer: cp.revoker.GoneFormer, Delete: cp.deleteNode,
+		Scope: nodeScope, Problems: cp.unapplied, Filters: cp.filters, Gone: cp.revoker.Gone, GoneFormer: cp.revoker.GoneFormer, Stored: cp.storedNode, Delete: cp.deleteNode,
 	})
 	cp.openDumps()
 	if err := cp.endDeleted(ctx); err != nil {
@@ -98,24 +99,86 @@ func (cp *ControlPlane) filters() map[string]nodes.Filters {
 	return out
 }
 
-// deleteNode deletes what is stored about a node that is gone for good.
-func (cp *ControlPlane) deleteNode(ctx context.Context, n insight.Node) (err error) {
+// placeOf returns where what is stored about a node is.
+func placeOf(n insight.Node) (k *model.Kind, scope string) {
 	switch n.Type {
 	case insight.Sidecar:
-		_, err = cp.gate.DeleteDocument(ctx, mesh.Dataplanes, n.Scope, n.Name)
+		return mesh.Dataplanes, n.Scope
 	case insight.Ingress, insight.Egress:
-		_, err = cp.gate.DeleteDocument(ctx, mesh.ZoneKind(n.Type), "", n.Name)
-	default:
+		return mesh.ZoneKind(n.Type), ""
+	}
+	return gateway.Instances, n.Scope
+}
+
+// storedNode reads what is stored about a node, also if it cannot be decoded; nil if nothing is.
+func (cp *ControlPlane) storedNode(ctx context.Context, n insight.Node) (res *model.Resource, err error) {
+	err = cp.store.View(ctx, func(r store.Reader) error {
+		res, err = storedIn(r, n)
+		return err
+	})
+	return res, err
+}
+
+func storedIn(r store.Reader, n insight.Node) (*model.Resource, error) {
+	k, scope := placeOf(n)
+	res, err := r.Get(k, scope, n.Name)
+	if bare := store.UnreadIn(err); bare != nil {
+		return bare, nil
+	}
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil //nolint:nilnil // nil is nothing
+	}
+	return res, err
+}
+
+// errAnew rolls back the removal of a node that has registered anew.
+var errAnew = errors.New("the node has registered anew")
+
+// deleteNode forgets a node that is gone for good, and deletes what was seen stored about it. Whether it has
+// registered anew since then is decided in the transaction: otherwise a removal would delete what an agent
+// has registered after the operator has looked, or what nobody may delete here.
+func (cp *ControlPlane) deleteNode(ctx context.Context, n insight.Node, seen *model.Resource) (stays bool, err error) {
+	if k, scope := placeOf(n); k == gateway.Instances {
 		_, err = cp.gate.Write(ctx, model.Credential, func(tx store.Tx) error {
-			return tx.Delete(gateway.Instances, n.Scope, n.Name, 0)
+			now, err := storedIn(tx, n)
+			if err != nil || now == nil {
+				return err
+			}
+			if !registration(seen, now) {
+				return errAnew
+			}
+			return tx.Delete(k, scope, n.Name, 0)
+		})
+	} else {
+		_, err = cp.gate.DeleteDocumentIf(ctx, k, scope, n.Name, func(_ store.Reader, now *model.Resource) error {
+			if !registration(seen, now) {
+				return errAnew
+			}
+			return nil
 		})
 	}
+	if errors.Is(err, errAnew) {
+		return true, nil
+	}
 	if err != nil && !fault.Is(err, fault.NotFound) {
-		return err
+		return false, err
 	}
 	cp.loop.Forget(n.ID)
 	cp.dropNode(n.ID)
-	return nil
+	return false, nil
+}
+
+// registration reports whether a row is of the registration that was seen. A gateway writes its row whenever it
+// enrols as something else; others than the agent write into Dataplanes, too. The rows of gateways make no
+// revision, so a row that was made anew is told by its time as well.
+func registration(seen, now *model.Resource) bool {
+	if seen == nil || seen.Since("") != now.Since("") || !seen.Created.Equal(now.Created) {
+		return false
+	}
+	if now.Kind == gateway.Instances {
+		return seen.Version == now.Version
+	}
+	return instanceOf(seen) == instanceOf(now)
 }
 
 // dropNode forgets the tokens, roots and refusals of a node that is gone, so that a key that only this

@@ -78,6 +78,7 @@ func trace(r *http.Request) string {
 
 // fail answers a request with its error. Only here do errors become documents of this API.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, c *Collection) {
+	httpkit.Later(w, err)
 	p := a.problemOf(r, err, c)
 	p.Instance = a.Vendor + ":trace:" + trace(r)
 	body, err := json.Marshal(p)

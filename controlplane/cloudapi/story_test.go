@@ -383,7 +383,7 @@ func tellStory(t *testing.T, s *siem) {
 	login(401, "bob@example.com", "wrong")
 	s.set(false)
 	login(204, "ada@example.com", "correct horse")
-	must(200, "PATCH", destinations+"/"+id.(string), `{"name":"siem, which is back"}`) // ends the pause
+	must(200, "PATCH", destinations+"/"+id.(string), fmt.Sprintf(`{"endpoint":%q,"authorization":"Basic c2VjcmV0"}`, s.URL+"/back")) // ends the pause
 	arrived("SUCCESS", "INVALID_PASSWORD", "NOT_FOUND", "SUCCESS")
 	eventually(t, "active", func() bool { return must(200, "GET", at+hookPath+"/status", "")["webhook_status"] == "active" })
 	must(202, "PUT", at+"/audit-log-replay-job", fmt.Sprintf(`{"start_at":%q,"end_at":%q}`, stamp(time.Now().Add(-time.Hour)), stamp(time.Now().Add(45*time.Second))))

@@ -182,7 +182,7 @@ func (a hooks) patchWebhook(w http.ResponseWriter, r *http.Request) {
 				return err
 			}
 			if h.hook == was && !unread {
-				return delivery.Retry(tx, a.of(r))
+				return nil
 			}
 			if a.own && was.Destination != h.hook.Destination && !was.Enabled {
 				if err := h.mustHaveEnded(); err != nil {

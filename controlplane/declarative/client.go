@@ -159,8 +159,13 @@ func (f *File) defaults(name string, n *node, path string) {
 	}
 	values := map[string]any{}
 	for _, field := range n.names {
-		if described := kind.Schema.Field(field); described == nil || described.Hidden || described.Meta {
+		described := kind.Schema.Field(field)
+		if described == nil || described.Hidden || described.Meta {
 			f.problems.add(n.fields[field].line, path+"."+field, "unknown key, or one that has no default")
+			continue
+		}
+		if described.Variant != nil { // what one plugin needs is an unknown member of all others
+			f.problems.add(n.fields[field].line, path+"."+field, "it has no default, because each %s has members of its own: say it of each, with a YAML anchor if they are alike", name)
 			continue
 		}
 		values[field] = n.fields[field].plain()

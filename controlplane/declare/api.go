@@ -28,6 +28,9 @@ const (
 	// altogether.
 	quietWait   = 3 * time.Second
 	longestWait = 10 * time.Minute
+	// longestBusy is how long answers may take altogether for a call to be repeated that is answered with 503: an
+	// API that thinks for long before it says so would be kept busy by every further try.
+	longestBusy = 45 * time.Second
 	// mostEmpty and mostPages bound what an API may make of one collection.
 	mostEmpty = 100
 	mostPages = 100_000
@@ -45,17 +48,20 @@ type API struct {
 	Waiting func(text string)
 	// Progress, if set, is called with how much more was read of a list.
 	Progress func(more int)
-	// Sleep waits between two tries; nil is the clock.
+	// Sleep waits between two tries, and Now says how long answers take; nil is the clock.
 	Sleep func(ctx context.Context, d time.Duration) error
+	Now   func() time.Time
 }
 
 // call makes a call, again if the API wants to be asked later.
 func (a *API) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
-	wait, all := leastWait, time.Duration(0)
+	wait, all, took := leastWait, time.Duration(0), time.Duration(0)
 	for try := 1; ; try++ {
+		began := a.now()
 		err := a.Client.Call(ctx, method, a.Base+path, query, body, answer)
+		took += a.now().Sub(began)
 		refusal, ok := errors.AsType[*client.Refusal](err)
-		if !ok || try == tries || refusal.Status != http.StatusTooManyRequests && (refusal.Status != http.StatusServiceUnavailable || refusal.After == 0) {
+		if !ok || try == tries || !again(refusal, took) {
 			return err
 		}
 		d := wait
@@ -73,6 +79,18 @@ func (a *API) call(ctx context.Context, method, path string, query url.Values, b
 		}
 		wait = min(2*wait, mostWait)
 	}
+}
+
+// again reports whether a call is to be made again, whose answers took so long altogether.
+func again(r *client.Refusal, took time.Duration) bool {
+	return r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable && r.After > 0 && took <= longestBusy
+}
+
+func (a *API) now() time.Time {
+	if a.Now != nil {
+		return a.Now()
+	}
+	return time.Now()
 }
 
 func (a *API) sleep(ctx context.Context, d time.Duration) error {

@@ -69,6 +69,38 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
+// TestBusyAPI: an API that has no time and says when it may have some is asked again then, but not one that
+// takes long to say so, which would be kept busy. One that says nothing is not.
+func TestBusyAPI(t *testing.T) {
+	r := newRig(t, "")
+	now, takes, after, asked := time.Unix(0, 0), time.Duration(0), "5", 0
+	r.before = func(w http.ResponseWriter, _ *http.Request) bool {
+		asked++
+		now = now.Add(takes)
+		if after != "" {
+			w.Header().Set("Retry-After", after)
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	}
+	c, err := client.New(client.Options{Address: r.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	api := &API{Client: c, Parallel: 1, Now: func() time.Time { return now }, Sleep: func(context.Context, time.Duration) error { return nil }}
+	for _, test := range []struct {
+		takes time.Duration
+		after string
+		want  int
+	}{{0, "5", 10}, {time.Second, "5", 10}, {25 * time.Second, "5", 2}, {time.Minute, "5", 1}, {0, "", 1}} {
+		takes, after, asked = test.takes, test.after, 0
+		if err := api.call(t.Context(), http.MethodGet, "/services", nil, nil, nil); status(err) != http.StatusServiceUnavailable || asked != test.want {
+			t.Errorf("%+v: asked %d times, %v", test, asked, err)
+		}
+	}
+}
+
 // TestPages: a collection is read to its end, whatever the size of its pages.
 func TestPages(t *testing.T) {
 	r := newRig(t, "")

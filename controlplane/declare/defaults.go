@@ -11,26 +11,21 @@ import (
 // states one member of a configuration does not do without the defaults of the others. Everything else is
 // one value, lists and references too, and so is a null.
 func completed(s *model.Schema, given, defaults map[string]any) {
-	var both []string
 	for name, v := range defaults {
-		if _, is := given[name]; is {
-			both = append(both, name)
-		} else {
+		said, is := given[name]
+		if !is {
 			given[name] = v
-		}
-	}
-	for _, name := range both { // now that the name of a plugin is known, so is what its config has
-		values, ok := given[name].(map[string]any)
-		more, also := defaults[name].(map[string]any)
-		f := s.Field(name)
-		if !ok || !also || f == nil || f.Type != model.Record {
 			continue
 		}
-		if of := f.Record(given); of != nil { // else the schema refuses the entity
-			values = maps.Clone(values)
-			completed(of, values, more)
-			given[name] = values
+		values, ok := said.(map[string]any)
+		more, also := v.(map[string]any)
+		f := s.Field(name)
+		if !ok || !also || f == nil || f.Type != model.Record || f.Schema == nil {
+			continue
 		}
+		values = maps.Clone(values)
+		completed(f.Schema, values, more)
+		given[name] = values
 	}
 }
 

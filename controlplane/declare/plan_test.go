@@ -93,6 +93,7 @@ func TestFileTexts(t *testing.T) {
 		"_format_version: \"1.1\"\nservices: []",
 		"_info: {defaults: {servise: {}}, other: 1}",
 		"_info: {defaults: {service: {nope: 1}}}",
+		"_info: {defaults: {plugin: {enabled: false, config: {message: m}}}}",
 		"_workspace: other",
 		"_cloud: {name: x}",
 		"oauth2_tokens:\n- credential: app\n  expires_in: 5",

@@ -84,9 +84,9 @@ func (r *Runner) Run(ctx context.Context, write func(context.Context) error) (*A
 	return t.answer(ctx, seen, r.shows(who, t, seen))
 }
 
-// slow is the error of a dry run that takes too long.
+// slow is the error of a dry run that takes too long. Who asks again at once would only add to what is done.
 func slow(err error) error {
-	return fault.Wrap(fault.Unavailable, err, "it takes too long to say what the write would do: ask again")
+	return fault.Wrap(fault.Unavailable, err, "it takes too long to say what the write would do: ask again").Again(5 * time.Second)
 }
 
 // trial is what was seen of a write before it was undone.
@@ -126,14 +126,14 @@ func (r *Runner) rehearse(ctx context.Context, write func(context.Context) error
 		}
 		late = slices.Compact(slices.Sorted(slices.Values(append(late, t.late...)))) // each is read once
 		if err := r.Loop.Reached(ctx, t.revision, t.late); err != nil {
-			return nil, fault.Wrap(fault.Unavailable, err, "what was written last is not planned yet: ask again")
+			return nil, fault.Wrap(fault.Unavailable, err, "what was written last is not planned yet: ask again").Again(time.Second)
 		}
 	}
 	return nil, errBusy
 }
 
 // errBusy is for a state that changes faster than it can be looked at.
-var errBusy error = fault.New(fault.Unavailable, "the configuration changes too fast to say what the write would do: ask again")
+var errBusy error = fault.New(fault.Unavailable, "the configuration changes too fast to say what the write would do: ask again").Again(time.Second)
 
 // take takes what the transaction has written.
 func (t *trial) take(ctx context.Context, tx store.Tx, subject model.Key) error {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/meshgate/meshgate/controlplane/turns"
 )
 
 // counting is a body that counts how much of it was read.
@@ -119,9 +121,11 @@ func TestNodeHasLeft(t *testing.T) {
 func TestFewParseAtOnce(t *testing.T) {
 	s := newMeshServer(t)
 	body := encode(t, map[string]any{"mesh": "default", "name": "web-1", "dataplaneToken": "default/web-1/web", "dataplaneResource": dataplaneYAML})
+	after := ""
 	ask := func(ctx context.Context) int {
 		rec := httptest.NewRecorder()
 		s.ServeHTTP(rec, httptest.NewRequestWithContext(ctx, http.MethodPost, "https://localhost:5678"+Path, strings.NewReader(body)))
+		after = rec.Header().Get("Retry-After")
 		return rec.Code
 	}
 	for range maxParses {
@@ -131,8 +135,15 @@ func TestFewParseAtOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if code := ask(ctx); code != http.StatusServiceUnavailable {
-		t.Errorf("who has gone is answered %d", code)
+	if code := ask(ctx); code != http.StatusServiceUnavailable || after != "1" {
+		t.Errorf("who has gone is answered %d, Retry-After %q", code, after)
+	}
+	for name, fail := range map[string]func(http.ResponseWriter, *http.Request, error){"a gateway": s.fail, "a proxy": failProxy} {
+		rec := httptest.NewRecorder()
+		fail(rec, httptest.NewRequestWithContext(t.Context(), http.MethodPost, Path, nil), turns.ErrFull)
+		if after := rec.Header().Get("Retry-After"); rec.Code != http.StatusServiceUnavailable || after != "1" {
+			t.Errorf("%s that is one too many is answered %d, Retry-After %q", name, rec.Code, after)
+		}
 	}
 	patient := make(chan int, 1)
 	go func() { patient <- ask(t.Context()) }()

@@ -202,6 +202,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 			doc["message"] = e.Detail
 		}
 	}
+	httpkit.Later(w, err)
 	_ = httpkit.WriteJSON(w, code, doc) // a node that is gone asks again
 }
 

@@ -113,16 +113,7 @@ func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, o *model.Obj
 	}
 	switch {
 	case err != nil:
-		entry := httpkit.EntryOf(r.Context())
-		entry.Code, entry.Cause = string(fault.CodeOf(err)), err
-		code, doc := http.StatusInternalServerError, refusal{Message: httpkit.TextInternal}
-		if e, ok := errors.AsType[*fault.Error](err); ok && proxyStatuses[e.Code] != 0 {
-			code, doc.Message = proxyStatuses[e.Code], e.Detail
-			for _, v := range e.Violations {
-				doc.Violations = append(doc.Violations, violation{v.Path, v.Message})
-			}
-		}
-		_ = httpkit.WriteJSON(w, code, doc) // a node that is gone asks again
+		failProxy(w, r, err)
 	case answer == nil:
 		w.WriteHeader(http.StatusNoContent)
 	case acceptsJSON(r):
@@ -141,6 +132,21 @@ func acceptsJSON(r *http.Request) bool {
 		}
 	}
 	return false
+}
+
+// failProxy answers a proxy of a mesh with an error.
+func failProxy(w http.ResponseWriter, r *http.Request, err error) {
+	entry := httpkit.EntryOf(r.Context())
+	entry.Code, entry.Cause = string(fault.CodeOf(err)), err
+	code, doc := http.StatusInternalServerError, refusal{Message: httpkit.TextInternal}
+	if e, ok := errors.AsType[*fault.Error](err); ok && proxyStatuses[e.Code] != 0 {
+		code, doc.Message = proxyStatuses[e.Code], e.Detail
+		for _, v := range e.Violations {
+			doc.Violations = append(doc.Violations, violation{v.Path, v.Message})
+		}
+	}
+	httpkit.Later(w, err)
+	_ = httpkit.WriteJSON(w, code, doc) // a node that is gone asks again
 }
 
 // proxyRequest reads the request of a proxy, as strictly as the request asks for. bad is

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Code classifies an error, independently of HTTP.
@@ -50,7 +51,10 @@ type Error struct {
 	// Subject holds what an API needs for its error document, such as the kind and the values
 	// of a unique violation; nil if the detail is enough.
 	Subject any
-	cause   error
+	// After is the time after which the caller may try again, for what cannot be answered because there is too
+	// much to do; 0 if nobody knows.
+	After time.Duration
+	cause error
 }
 
 // New returns an error with a detail.
@@ -100,6 +104,24 @@ func (e *Error) With(subject any) *Error {
 	c := *e
 	c.Subject = subject
 	return &c
+}
+
+// Again returns the error with the time after which the caller may try again.
+func (e *Error) Again(after time.Duration) *Error {
+	c := *e
+	c.After = after
+	return &c
+}
+
+// AfterOf returns the time after which the caller may try again, as the first error in the chain says that
+// knows it; 0 if none does.
+func AfterOf(err error) time.Duration {
+	for e, ok := errors.AsType[*Error](err); ok; e, ok = errors.AsType[*Error](e.cause) {
+		if e.After > 0 {
+			return e.After
+		}
+	}
+	return 0
 }
 
 // CodeOf returns the code of the first coded error in the chain, Internal for

@@ -2,14 +2,12 @@ package gatewayapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/meshgate/meshgate/controlplane/dryrun"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/openapi"
-	"github.com/meshgate/meshgate/controlplane/turns"
 )
 
 // DryRun says what writes would do; [dryrun.Runner] implements it.
@@ -56,7 +54,7 @@ func (p place) tryWrite(
 		return err
 	})
 	if err != nil {
-		p.failTry(w, r, err, c)
+		p.api.fail(w, r, err, c)
 		return
 	}
 	if how == httpkit.Warn && len(dropped) > 0 {
@@ -81,18 +79,10 @@ func (p place) tryDelete(w http.ResponseWriter, r *http.Request, err error) {
 		return err
 	})
 	if err != nil {
-		p.failTry(w, r, err, c)
+		p.api.fail(w, r, err, c)
 		return
 	}
 	reply(w, r, http.StatusOK, a)
-}
-
-// failTry answers with the error of a write that was tried, or one because there are too many.
-func (p place) failTry(w http.ResponseWriter, r *http.Request, err error, c call) {
-	if errors.Is(err, turns.ErrFull) {
-		w.Header().Set("Retry-After", "1")
-	}
-	p.api.fail(w, r, err, c)
 }
 
 // describeDryRuns adds the schemas of the answers.

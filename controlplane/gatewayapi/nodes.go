@@ -12,6 +12,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
 	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/openapi"
 )
@@ -22,9 +23,9 @@ type Nodes interface {
 	// Await returns when the list of nodes no longer has the given mark, or when ctx ends.
 	Await(ctx context.Context, mark string)
 	// Get and Remove return NotFound for an unknown node; Remove returns Conflict for a
-	// connected one.
+	// connected one. allowed, if set, may refuse the deletion of what is stored of it.
 	Get(name string) (nodes.Node, error)
-	Remove(ctx context.Context, name string) error
+	Remove(ctx context.Context, name string, allowed func(*model.Kind) error) error
 	// RemoveFormer removes the former processes of a node that is connected with a new one.
 	RemoveFormer(name string) error
 }
@@ -198,7 +199,7 @@ func (a *API) removeNode(w http.ResponseWriter, r *http.Request) {
 	case former:
 		err = a.Nodes.RemoveFormer(name)
 	default:
-		err = a.Nodes.Remove(r.Context(), name)
+		err = a.Nodes.Remove(r.Context(), name, nil)
 	}
 	if err != nil {
 		a.fail(w, r, named(err), call{})

@@ -48,6 +48,7 @@ type call struct {
 // API.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error, c call) {
 	entry := httpkit.EntryOf(r.Context())
+	httpkit.Later(w, err)
 	if e, ok := errors.AsType[*httpkit.BodyError](err); ok {
 		entry.Code = "bad_body"
 		e.Write(w)

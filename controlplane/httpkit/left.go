@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
@@ -12,6 +14,14 @@ import (
 // do that at any moment, so it is no failure of the server.
 func left(r *http.Request, err error) bool {
 	return r.Context().Err() != nil && errors.Is(err, context.Canceled)
+}
+
+// Later tells in an answer when to ask again, if its error says so. Every API calls it where its errors become
+// answers: clients that are told nothing ask again at once, or never.
+func Later(w http.ResponseWriter, err error) {
+	if after := fault.AfterOf(err); after > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(int64((after+time.Second-1)/time.Second), 10))
+	}
 }
 
 // Unawaited is an error as it is answered. That of a client who has left becomes

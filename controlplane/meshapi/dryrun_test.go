@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/dryrun"
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -21,12 +22,17 @@ func (r refusing) Run(context.Context, func(context.Context) error) (*dryrun.Ans
 
 // TestTooManyDryRuns: whoever is too many is told when to come again.
 func TestTooManyDryRuns(t *testing.T) {
-	for _, err := range []error{turns.ErrFull, fault.New(fault.Unavailable, "it takes too long")} {
+	for want, err := range map[string]error{
+		"1": turns.ErrFull,
+		"5": fault.Wrap(fault.Unavailable, context.DeadlineExceeded, "it takes too long").Again(4500 * time.Millisecond),
+		"":  fault.New(fault.Unavailable, "nobody knows when"),
+	} {
+		said, _ := errors.AsType[*fault.Error](err)
 		a := newAPI(t, func(o *Options) { o.DryRun = refusing{err} })
 		for _, method := range []string{http.MethodPut, http.MethodDelete} {
 			a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
 			w := request(a.handler, method, "/meshes/m?dryRun=true", `{"type":"Mesh","name":"m"}`, "Content-Type", mediaJSON)
-			if w.Code != http.StatusServiceUnavailable || (w.Header().Get("Retry-After") == "1") != errors.Is(err, turns.ErrFull) || !strings.Contains(w.Body.String(), err.Error()) {
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != want || !strings.Contains(w.Body.String(), said.Detail) {
 				t.Errorf("%s: %d %v %s", method, w.Code, w.Header(), w.Body)
 			}
 		}

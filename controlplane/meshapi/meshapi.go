@@ -93,9 +93,9 @@ type Nodes interface {
 	// Await returns when the list of nodes no longer has the given mark, or when ctx ends.
 	Await(ctx context.Context, mark string)
 	// Get and Remove return NotFound for an unknown node; Remove returns Conflict for a
-	// connected one.
+	// connected one. allowed, if set, may refuse the deletion of what is stored of it.
 	Get(name string) (nodes.Node, error)
-	Remove(ctx context.Context, name string) error
+	Remove(ctx context.Context, name string, allowed func(*model.Kind) error) error
 	// RemoveFormer removes the former processes of a node that is connected with a new one.
 	RemoveFormer(name string) error
 }

@@ -106,15 +106,12 @@ func (a *API) readNode(w http.ResponseWriter, r *http.Request) {
 func (a *API) removeNode(w http.ResponseWriter, r *http.Request) {
 	node := r.PathValue(pathNode)
 	former, err := nodes.Former(r.URL.Query())
-	if err == nil && !former { // its former processes have no document of their own
-		err = a.removable(r.Context(), node)
-	}
 	switch {
 	case err != nil:
-	case former:
+	case former: // its former processes have no document of their own
 		err = a.Nodes.RemoveFormer(node)
 	default:
-		err = a.Nodes.Remove(r.Context(), node)
+		err = a.Nodes.Remove(r.Context(), node, a.Writes.check)
 	}
 	if err != nil {
 		fail(w, r, opNodeRemove, err)

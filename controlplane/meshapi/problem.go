@@ -9,7 +9,6 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
-	"github.com/meshgate/meshgate/controlplane/turns"
 )
 
 const (
@@ -136,9 +135,7 @@ func fail(w http.ResponseWriter, r *http.Request, op operation, err error) {
 	if d.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	if errors.Is(err, turns.ErrFull) {
-		w.Header().Set("Retry-After", "1")
-	}
+	httpkit.Later(w, err)
 	reply(w, r, d.Status, d)
 }
 

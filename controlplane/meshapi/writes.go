@@ -1,16 +1,11 @@
 package meshapi
 
 import (
-	"context"
 	"net/http"
-	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
-	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
-	"github.com/meshgate/meshgate/controlplane/nodes"
-	"github.com/meshgate/meshgate/controlplane/store"
 )
 
 // The texts of refused writes; a reader learns from them where the resource is written.
@@ -62,10 +57,10 @@ func (w *Writes) closed(k *model.Kind) string {
 	return ""
 }
 
-// check returns closed as an Unsupported fault. Without a kind there is no document, and nothing to
-// refuse.
+// check returns closed as an Unsupported fault. Where there is no kind, or one that is not written as
+// documents, there is nothing to refuse.
 func (w *Writes) check(k *model.Kind) error {
-	if k == nil {
+	if k == nil || k.Document == nil {
 		return nil
 	}
 	if why := w.closed(k); why != "" {
@@ -84,39 +79,6 @@ func heldBy(keys string) *model.Kind {
 		return mesh.GlobalSecrets
 	}
 	return nil
-}
-
-// documentOf returns the kind, mesh and name of the document that is deleted with a node. The kind is nil
-// for a gateway, which has none.
-func documentOf(n *nodes.Node) (k *model.Kind, scope, name string) {
-	if zoneProxy, name, ok := mesh.ParseZoneNode(n.Name); ok {
-		return mesh.ZoneKind(zoneProxy), "", name
-	}
-	if n.Type != insight.Sidecar {
-		return nil, "", ""
-	}
-	return mesh.Dataplanes, n.Mesh, strings.TrimPrefix(n.Name, mesh.NodeID(n.Mesh, ""))
-}
-
-// removable returns an Unsupported fault for a node with a document that cannot be deleted here.
-func (a *API) removable(ctx context.Context, node string) error {
-	n, err := a.Nodes.Get(node)
-	if err != nil {
-		return err
-	}
-	k, scope, name := documentOf(&n)
-	closed := a.Writes.check(k)
-	if closed == nil {
-		return nil
-	}
-	err = a.Store.View(ctx, func(r store.Reader) error {
-		_, err := r.Get(k, scope, name)
-		return err
-	})
-	if fault.Is(err, fault.NotFound) {
-		return nil // only what is remembered of it goes
-	}
-	return closed
 }
 
 // refuse returns a handler that answers writes of what cannot be written here.

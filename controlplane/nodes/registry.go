@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/xds/snapshot"
 )
 
@@ -33,8 +34,11 @@ type Options struct {
 	// GoneFormer forgets the filters that are not linked, of a node that continues with
 	// others. It fails with Conflict while none is linked.
 	GoneFormer func(node string) error
-	// Delete deletes what is stored of a node that may come: its Dataplane or its enrolment.
-	Delete func(ctx context.Context, node insight.Node) error
+	// Stored reads what is stored of a node that may come: its Dataplane or its enrolment; nil if nothing is.
+	Stored func(ctx context.Context, node insight.Node) (*model.Resource, error)
+	// Delete forgets a node, and deletes what Stored has returned of it. In its transaction it finds out whether
+	// the node has registered anew since then. Such a node stays as it is.
+	Delete func(ctx context.Context, node insight.Node, seen *model.Resource) (stays bool, err error)
 	// Instance distinguishes the marks of this process from those of others.
 	Instance string
 }
@@ -195,13 +199,19 @@ func (r *Registry) Away(concerned func(scope string) bool) (count int, names []s
 // states that none of the node's processes runs or will come back with either. It fails with
 // NotFound for an unknown node and with Conflict for a connected one; then nothing was done.
 // Once something is done, there is no conflict any more: a node that connects meanwhile was
-// removed, and counts as new.
-func (r *Registry) Remove(ctx context.Context, name string) error {
+// removed, and counts as new. One that registers meanwhile is new, and stays.
+//
+// allowed, if set, may refuse the deletion of what is stored, by its kind. Nothing is done then.
+func (r *Registry) Remove(ctx context.Context, name string, allowed func(*model.Kind) error) error {
 	n, known := r.Insights.Node(name)
 	f, remembered := r.filters()[name]
-	switch {
-	case !known && !remembered || name == "":
+	if !known && !remembered || name == "" {
 		return missing(name)
+	}
+	seen, err := r.stored(ctx, n, known, allowed)
+	switch {
+	case err != nil:
+		return err
 	case n.State == insight.Connected || f.Linked > 0:
 		return fault.New(fault.Conflict, "node %s is connected: stop it first. That only former processes of it are gone for good is said with ?former=true", name)
 	}
@@ -213,13 +223,31 @@ func (r *Registry) Remove(ctx context.Context, name string) error {
 	if !known {
 		return nil
 	}
-	if err := r.Delete(ctx, n); err != nil {
+	stays, err := r.Delete(ctx, n, seen)
+	if err != nil {
 		return fmt.Errorf("delete what is stored of node %s: %w", name, err)
 	}
-	// Its Dataplane may already be gone, and its insight with it. Or it has already come
-	// back as a new node, which stays.
-	r.Insights.Remove(name)
+	if !stays {
+		// Its Dataplane may already be gone, and its insight with it. Or it has already come
+		// back as a new node, which stays.
+		r.Insights.Remove(name)
+	}
 	return nil
+}
+
+// stored reads what is to be deleted with a node; nil if there is nothing.
+func (r *Registry) stored(ctx context.Context, n insight.Node, known bool, allowed func(*model.Kind) error) (*model.Resource, error) {
+	if !known { // only filters of it are remembered
+		return nil, nil //nolint:nilnil // nil is nothing
+	}
+	seen, err := r.Stored(ctx, n)
+	if err != nil {
+		return nil, fmt.Errorf("read what is stored of node %s: %w", n.ID, err)
+	}
+	if seen != nil && allowed != nil {
+		err = allowed(seen.Kind)
+	}
+	return seen, err
 }
 
 // RemoveFormer forgets former processes of a node that continues: their filters may no

@@ -16,6 +16,8 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
 	"github.com/meshgate/meshgate/xds/resource"
@@ -35,6 +37,7 @@ type rig struct {
 	gone     []string
 	former   []string
 	deleted  []string
+	stored   *model.Resource
 	fails    error
 	streams  map[string]*snapshot.Subscription
 	last     uint64
@@ -57,9 +60,10 @@ func bubble(t *testing.T, fn func(t *testing.T, r *rig)) {
 				r.former = append(r.former, node)
 				return r.fails
 			},
-			Delete: func(_ context.Context, n insight.Node) error {
+			Stored: func(context.Context, insight.Node) (*model.Resource, error) { return r.stored, nil },
+			Delete: func(_ context.Context, n insight.Node, seen *model.Resource) (bool, error) {
 				r.deleted = append(r.deleted, n.Type+" "+n.Scope+" "+n.Name)
-				return r.fails
+				return seen != r.stored, r.fails
 			},
 		})
 		fn(t, r)
@@ -285,29 +289,29 @@ func TestPages(t *testing.T) {
 func TestRemove(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		sub := r.connect("default.web")
-		if err := r.Remove(t.Context(), "default.web"); !fault.Is(err, fault.Conflict) {
+		if err := r.Remove(t.Context(), "default.web", nil); !fault.Is(err, fault.Conflict) {
 			t.Errorf("while it is connected: %v", err)
 		}
 		r.leave("default.web")
 		sub.Close()
 		r.filters["default.web"] = nodes.Filters{Known: 1, Linked: 1}
-		if err := r.Remove(t.Context(), "default.web"); !fault.Is(err, fault.Conflict) || r.gone != nil {
+		if err := r.Remove(t.Context(), "default.web", nil); !fault.Is(err, fault.Conflict) || r.gone != nil {
 			t.Errorf("while a filter is linked: %v", err)
 		}
 		r.filters["default.web"] = nodes.Filters{Known: 1}
 		r.fails = errors.New("the disk is full")
-		if err := r.Remove(t.Context(), "default.web"); !errors.Is(err, r.fails) {
+		if err := r.Remove(t.Context(), "default.web", nil); !errors.Is(err, r.fails) {
 			t.Errorf("what fails: %v", err)
 		}
 		if _, err := r.Get("default.web"); err != nil {
 			t.Errorf("after a failure: %v", err)
 		}
 		r.fails = nil
-		if err := r.Remove(t.Context(), "default.web"); err != nil {
+		if err := r.Remove(t.Context(), "default.web", nil); err != nil {
 			t.Error(err)
 		}
 		for _, name := range []string{"default.web", "default.never", "", "x"} {
-			if err := r.Remove(t.Context(), name); !fault.Is(err, fault.NotFound) {
+			if err := r.Remove(t.Context(), name, nil); !fault.Is(err, fault.NotFound) {
 				t.Errorf("%q: %v", name, err)
 			}
 			if _, err := r.Get(name); !fault.Is(err, fault.NotFound) {
@@ -315,7 +319,7 @@ func TestRemove(t *testing.T) {
 			}
 		}
 		r.filters["cp/default/lost"] = nodes.Filters{Known: 1}
-		if err := r.Remove(t.Context(), "cp/default/lost"); err != nil {
+		if err := r.Remove(t.Context(), "cp/default/lost", nil); err != nil {
 			t.Errorf("one of which filters are left: %v", err)
 		}
 		if diff := cmp.Diff([]string{"default.web", "default.web", "cp/default/lost"}, r.gone); diff != "" {
@@ -369,17 +373,47 @@ func TestRemovedWhileItConnects(t *testing.T) {
 		r.connect("default.web")
 		r.leave("default.web")
 		comes := r.Registry.Delete
-		r.Registry.Delete = func(ctx context.Context, n insight.Node) error {
+		r.Registry.Delete = func(ctx context.Context, n insight.Node, seen *model.Resource) (bool, error) {
 			r.connect("default.web")
-			return comes(ctx, n)
+			return comes(ctx, n, seen)
 		}
-		if err := r.Remove(t.Context(), "default.web"); err != nil {
+		if err := r.Remove(t.Context(), "default.web", nil); err != nil {
 			t.Errorf("its Dataplane is deleted, and the answer is %v", err)
 		}
 		if d, err := r.Get("default.web"); err != nil || d.State != insight.Connected || len(r.deleted) != 1 {
 			t.Errorf("%+v, %v, deleted %v", d, err, r.deleted)
 		}
 		r.leave("default.web")
+	})
+}
+
+// TestRegisteredWhileItIsRemoved: what is stored is looked at before anything is done. A kind that may not be
+// deleted stops the removal then, and a node that registers later is listed as before.
+func TestRegisteredWhileItIsRemoved(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		r.insights.Expect("default.web")
+		r.stored = &model.Resource{Kind: mesh.Dataplanes, Name: "web"}
+		r.filters["default.web"] = nodes.Filters{Known: 1}
+		refused := errors.New("not here")
+		if err := r.Remove(t.Context(), "default.web", func(k *model.Kind) error {
+			if k == mesh.Dataplanes {
+				return refused
+			}
+			return nil
+		}); !errors.Is(err, refused) || r.gone != nil || r.deleted != nil {
+			t.Errorf("%v, gone %v, deleted %v", err, r.gone, r.deleted)
+		}
+		gone := r.Gone
+		r.Gone = func(node string) error {
+			r.stored = &model.Resource{Kind: mesh.Dataplanes, Name: "web"} // of another agent
+			return gone(node)
+		}
+		if err := r.Remove(t.Context(), "default.web", nil); err != nil {
+			t.Error(err)
+		}
+		if _, err := r.Get("default.web"); err != nil {
+			t.Errorf("it has registered anew: %v", err)
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/xds/snapshot"
@@ -96,7 +97,7 @@ func (l *Loop) UpToDate(ctx context.Context, scope string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fault.Wrap(fault.Unavailable, ctx.Err(), "what was written last is not planned yet: ask again")
+			return fault.Wrap(fault.Unavailable, ctx.Err(), "what was written last is not planned yet: ask again").Again(time.Second)
 		case <-moved:
 		}
 	}

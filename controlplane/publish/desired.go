@@ -104,7 +104,7 @@ func (l *Loop) attempt(ctx context.Context, p *gatewayPlane) error {
 		case <-p.over:
 			return p.errDeleted()
 		case <-ctx.Done():
-			return fault.Wrap(fault.Unavailable, ctx.Err(), "what was written last is not planned yet: ask again")
+			return fault.Wrap(fault.Unavailable, ctx.Err(), "what was written last is not planned yet: ask again").Again(time.Second)
 		}
 	}
 }

@@ -6,13 +6,14 @@ package turns
 import (
 	"context"
 	"runtime"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
 // ErrFull refuses work because too many callers are waiting already. The caller can try again
 // in a moment.
-var ErrFull error = fault.New(fault.Unavailable, "too many ask for this at once: ask again")
+var ErrFull error = fault.New(fault.Unavailable, "too many ask for this at once: ask again").Again(time.Second)
 
 // Queue lets a limited number of callers work, and a limited number wait.
 type Queue struct {
@@ -43,7 +44,7 @@ func (q *Queue) Enter(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		<-q.places
-		return fault.Wrap(fault.Unavailable, ctx.Err(), "too many ask for this at once, and nobody waits for it any more")
+		return fault.Wrap(fault.Unavailable, ctx.Err(), "too many ask for this at once, and nobody waits for it any more").Again(time.Second)
 	}
 }
 

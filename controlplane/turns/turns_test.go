@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
@@ -24,7 +25,7 @@ func TestTurns(t *testing.T) {
 		if len(second) > 0 {
 			t.Fatal("two work at once")
 		}
-		if err := q.Enter(t.Context()); !errors.Is(err, ErrFull) || !fault.Is(err, fault.Unavailable) {
+		if err := q.Enter(t.Context()); !errors.Is(err, ErrFull) || !fault.Is(err, fault.Unavailable) || fault.AfterOf(err) != time.Second {
 			t.Errorf("a third: %v", err)
 		}
 		if q.TryEnter() {
@@ -54,7 +55,7 @@ func TestWaitingEndsWithTheRequest(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := q.Enter(ctx); !fault.Is(err, fault.Unavailable) || errors.Is(err, ErrFull) {
+	if err := q.Enter(ctx); !fault.Is(err, fault.Unavailable) || errors.Is(err, ErrFull) || fault.AfterOf(err) != time.Second {
 		t.Errorf("%v", err)
 	}
 	q.Leave()

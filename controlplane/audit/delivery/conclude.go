@@ -158,7 +158,7 @@ func (w *worker) rightful(tx store.Tx, hook *cloud.Webhook, c *conclusion, versi
 		return false, nil
 	}
 	to, err := specOf[cloud.Destination](tx, cloud.Destinations, hook.Destination)
-	return to != nil && *to == c.job.destination, err
+	return to != nil && alike(*to, c.job.destination), err
 }
 
 // keep writes how far a delivery is. The job goes on with the version of that.

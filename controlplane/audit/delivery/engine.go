@@ -105,7 +105,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 	})
 	for {
-		after, err := e.wakeAll(ctx, "")
+		after, err := e.wakeAll(ctx)
 		if err == nil {
 			err = e.follow(ctx, after)
 		}
@@ -153,24 +153,17 @@ func (e *Engine) told(c store.Commit) {
 	}
 }
 
-// wakeAll looks at each portal, and returns the revision up to which it has looked. Receivers at a destination
-// are tried at once; it is empty for none.
-func (e *Engine) wakeAll(ctx context.Context, destination string) (revision uint64, err error) {
-	var portals, asked []string
+// wakeAll looks at each portal, and returns the revision up to which it has looked.
+func (e *Engine) wakeAll(ctx context.Context) (revision uint64, err error) {
+	var portals []string
 	err = e.Store.View(ctx, func(r store.Reader) error {
 		rows, err := store.ListAll(r, cloud.Webhooks, store.Query{})
 		for _, row := range rows {
 			portals = append(portals, row.Name)
-			if hook, ok := row.Spec.(*cloud.Webhook); ok && destination != "" && hook.Destination == destination {
-				asked = append(asked, row.Name)
-			}
 		}
 		revision = r.Revision()
 		return err
 	})
-	for _, portal := range asked {
-		e.ask(portal)
-	}
 	for _, portal := range portals {
 		e.wake(portal, true)
 	}
@@ -186,12 +179,10 @@ func (e *Engine) follow(ctx context.Context, after uint64) error {
 		}
 		for _, event := range events {
 			switch event.Key.Kind {
-			case cloud.Webhooks.Name:
-				e.ask(event.Key.Name)
-			case cloud.Replays.Name:
+			case cloud.Webhooks.Name, cloud.Replays.Name:
 				e.wake(event.Key.Name, true)
 			case cloud.Destinations.Name:
-				if _, err := e.wakeAll(ctx, event.Key.Name); err != nil {
+				if _, err := e.wakeAll(ctx); err != nil {
 					return err
 				}
 			}
@@ -224,8 +215,7 @@ func (e *Engine) wake(portal string, settings bool) {
 	}
 }
 
-// ask has the receiver of a portal tried at once, also if it is left alone because it has failed: somebody has
-// changed the settings of it, or tests it.
+// ask has the receiver of a portal tried at once, also if it is left alone because it has failed: somebody tests it.
 func (e *Engine) ask(portal string) {
 	e.mu.Lock()
 	if w := e.busy[portal]; w != nil {

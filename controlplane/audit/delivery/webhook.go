@@ -32,16 +32,6 @@ func Lead(tx store.Tx, portal string, hook cloud.Webhook) error {
 	return err
 }
 
-// Retry has the receiver of a portal tried at once if it is left alone because it has failed, in a transaction
-// that changes nothing of the webhook.
-func Retry(tx store.Tx, portal string) error {
-	hook, err := hookOf(tx, portal)
-	if err == nil && hook != nil {
-		tx.Announce(model.Key{Kind: cloud.Webhooks.Name, Name: portal}, store.Updated)
-	}
-	return err
-}
-
 // Forget removes what is known about the delivery of a portal in a transaction: its replay job, its
 // webhook, and how far it was. Events that are waiting are given up; they are kept for as long as
 // others. A webhook that is made later begins with what happens after it.

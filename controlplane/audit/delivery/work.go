@@ -60,7 +60,14 @@ func (w *work) unreadable(name string) (n int) {
 
 // same reports whether a job is for the same receiver under the same settings.
 func (w *work) same(other *work) bool {
-	return other != nil && w.hook == other.hook && w.made == other.made && w.destination == other.destination
+	return other != nil && w.hook == other.hook && w.made == other.made && alike(w.destination, other.destination)
+}
+
+// alike reports whether deliveries to two destinations are the same. What people call them is no matter: a
+// receiver that is down would be tried anew with each new name.
+func alike(a, b cloud.Destination) bool {
+	a.Name = b.Name
+	return a == b
 }
 
 // setting returns a job without events: where those of a portal go; nil if they go nowhere now.

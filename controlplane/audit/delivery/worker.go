@@ -41,7 +41,7 @@ type worker struct {
 	failures int
 	said     time.Duration
 	failing  *work
-	// asked says that somebody wants to see the receiver tried since the last delivery has begun. Others set it.
+	// asked says that somebody tests the receiver since the last delivery has begun. Others set it.
 	asked atomic.Bool
 }
 
@@ -112,7 +112,7 @@ func (w *worker) turn(ctx context.Context) (outcome, error) {
 
 // once delivers one batch.
 func (w *worker) once(ctx context.Context) (outcome, error) {
-	// Who asks from here on may have changed what is looked at below.
+	// Who asks from here on may have put what is looked at below.
 	w.asked.Store(false)
 	if !w.holds() { // nobody needs a lease for nothing
 		if job, err := w.look(ctx, 1); err != nil || job == nil {
@@ -247,7 +247,8 @@ func (w *worker) wait(ctx context.Context, wait time.Duration, unchanged func(co
 }
 
 // pause waits after a delivery that has failed. A receiver that is down is not asked again with each new
-// event; settings that change end the pause, and so does who asks for it, also during the attempts.
+// event, nor with each write that leaves its settings as they are; other settings end the pause, and so does a
+// test, also during the attempts.
 func (w *worker) pause(ctx context.Context) {
 	wait := pauseAfter(w.failures, w.said)
 	w.failures++

@@ -9,6 +9,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/insight"
+	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/nodes"
 )
 
@@ -86,7 +87,7 @@ func (n *Nodes) Get(name string) (nodes.Node, error) {
 }
 
 // Remove removes a node that is away.
-func (n *Nodes) Remove(_ context.Context, name string) error {
+func (n *Nodes) Remove(_ context.Context, name string, _ func(*model.Kind) error) error {
 	if n.Failing != nil {
 		return n.Failing
 	}

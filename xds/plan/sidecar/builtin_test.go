@@ -23,6 +23,7 @@ import (
 	"github.com/meshgate/meshgate/xds/draft"
 	"github.com/meshgate/meshgate/xds/policy"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/circuitbreaker"
 	"github.com/meshgate/meshgate/xds/policy/retry"
 	"github.com/meshgate/meshgate/xds/resource"
 )
@@ -300,6 +301,30 @@ func TestDelegatedGatewaysHaveOutbounds(t *testing.T) {
 	set := w.planner.Set("edge-1")
 	if set.Get(resource.Listener, "outbound:127.0.0.1:10001") == nil || set.Get(resource.Listener, "gateway:127.0.0.51:18080") != nil {
 		t.Errorf("it has the listeners %v", set.All(resource.Listener))
+	}
+}
+
+// TestDelegatedGatewaysAreApart: gateways that are not ours and differ in nothing but their tags have the
+// policies and the identities of their own tags, and not those of one another.
+func TestDelegatedGatewaysAreApart(t *testing.T) {
+	w := entered(t, all.Policies())
+	for i, service := range []string{"front", "side"} {
+		d := dataplane(fmt.Sprintf("127.0.0.6%d", i), "", "", "backend")
+		d.Networking.Inbound, d.Networking.Gateway = nil, &mesh.Gateway{Tags: mesh.Tags{mesh.TagService: service}}
+		w.put(mesh.Dataplanes, meshName, service+"-1", d)
+		w.put(circuitbreaker.Kind, meshName, service, breaker(service, "backend", uint32(3+i)))
+	}
+	w.joined("front-1", "side-1")
+	for i, service := range []string{"front", "side"} {
+		set, held := w.planner.Set(service+"-1"), []uint32{}
+		for _, r := range set.All(resource.Cluster) {
+			for _, limits := range cluster(t, set, r.Name).GetCircuitBreakers().GetThresholds() {
+				held = append(held, limits.GetMaxConnections().GetValue())
+			}
+		}
+		if !slices.Contains(held, uint32(3+i)) || slices.Contains(held, uint32(4-i)) {
+			t.Errorf("the limits of %s are %v", service, held)
+		}
 	}
 }
 

@@ -15,7 +15,10 @@ import (
 type shape struct {
 	Inbounds  []inboundShape
 	Outbounds []selection.Outbound
-	Gateway   mesh.Tags `json:",omitempty"`
+	// Gateway are the tags of a gateway. Those of somebody else's are read nowhere, but tell its class from
+	// those of others: without them, gateways without inbounds would share the policies and the identity of
+	// whichever came first.
+	Gateway mesh.Tags `json:",omitempty"`
 	// Builtin gateways are ours, and not somebody else's beside a sidecar. At is then where they
 	// listen.
 	Builtin bool   `json:",omitempty"`
