@@ -111,7 +111,7 @@ const rotationGrace = 30 * time.Second
 // leafLife bounds how long certificates under a retired root may live.
 func leafLife(a *mesh.Authority) time.Duration {
 	life, err := meshca.LeafLife(a)
-	if err != nil { // validated when it was written
+	if err != nil { // stored by an older version: such a mesh has no certificates
 		return meshca.WorkloadLife
 	}
 	return life
@@ -142,13 +142,9 @@ func (cp *ControlPlane) openLifecycle(ctx context.Context) error {
 	for _, d := range all.Defaults() {
 		o.Policies = append(o.Policies, lifecycle.DefaultPolicy{Kind: d.Kind, Prefix: d.Prefix, Spec: d.Spec()})
 	}
-	cp.gate.Hook(mesh.Meshes, lifecycle.New(o))
-	cp.gate.Hook(mesh.Secrets, lifecycle.Secrets())
-	cp.gate.Hook(mesh.ExternalServices, lifecycle.Externals())
-	cp.gate.Hook(mesh.ExternalServices, lifecycle.LimitedExternals(ratelimit.Kind))
-	cp.gate.Hook(ratelimit.Kind, lifecycle.Limits(ratelimit.Kind))
-	cp.gate.Hook(mesh.Zones, lifecycle.Zones(cp.zoneOnline))
-	if cp.cfg.Mode == config.ModeGlobal {
+	global := cp.cfg.Mode == config.ModeGlobal
+	lifecycle.Hook(cp.gate, lifecycle.Whole{Options: o, Limits: ratelimit.Kind, Online: cp.zoneOnline, Global: global})
+	if global {
 		return cp.ensureMesh(ctx)
 	}
 	if err := lifecycle.EnsureZone(ctx, cp.gate.As(model.System("lifecycle")), cp.cfg.Zone.Own()); err != nil {

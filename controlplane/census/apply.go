@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
+	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
-// shares replace the share of a resource of whose kind more counts than that it exists; nil takes it
-// away. Of one that cannot be read nothing else is known.
+// shares replace the share of a resource of whose kind more counts than that it exists and what lists
+// need; nil takes it away. Of one that cannot be read nothing else is known.
 var shares = map[*model.Kind]func(*Census, model.Key, *model.Resource){
 	mesh.Meshes: (*Census).mesh, mesh.Dataplanes: (*Census).dataplane, mesh.ExternalServices: (*Census).externalService,
 	mesh.Zones: (*Census).ofZone, mesh.ZoneIngresses: (*Census).ofZone, mesh.ZoneEgresses: (*Census).ofZone,
@@ -21,8 +22,8 @@ var shares = map[*model.Kind]func(*Census, model.Key, *model.Resource){
 // of r decides, which may be newer; later events then change nothing.
 func (c *Census) apply(r store.Reader, e store.Event) error {
 	k := c.counter.of[e.Key.Kind]
-	share, counts := shares[k]
-	if !counts {
+	share := shareOfKind(k)
+	if share == nil {
 		c.counter.exists(e.Key, e.Op != store.Deleted)
 		return nil
 	}
@@ -39,9 +40,17 @@ func (c *Census) apply(r store.Reader, e store.Event) error {
 	return nil
 }
 
+// shareOfKind returns the function for a kind, nil if nothing counts but that its resources exist.
+func shareOfKind(k *model.Kind) func(*Census, model.Key, *model.Resource) {
+	if share := shares[k]; share != nil || !Lists(k) {
+		return share
+	}
+	return (*Census).ofMesh
+}
+
 // count replaces the share of a resource that exists.
 func (c *Census) count(res *model.Resource) {
-	if share, counts := shares[res.Kind]; counts {
+	if share := shareOfKind(res.Kind); share != nil {
 		share(c, res.Key(), res)
 		return
 	}
@@ -56,27 +65,42 @@ func (c *Census) mesh(key model.Key, res *model.Resource) {
 	c.counter.meshed(key.Name, true, res.Created.UTC())
 }
 
+// ofMesh is for what belongs to a mesh and is counted and listed alone.
+func (c *Census) ofMesh(key model.Key, res *model.Resource) {
+	c.counter.exists(key, res != nil)
+	c.list(key, res, nil)
+}
+
+// list notes what lists need of a resource; nil takes it away.
+func (c *Census) list(key model.Key, res *model.Resource, in *insight.DataplaneInsight) {
+	var l *Listed
+	if res != nil {
+		l = listedOf(res, in)
+	}
+	c.counter.listed[c.counter.of[key.Kind]].put(key.Scope, key.Name, l)
+}
+
 func (c *Census) dataplane(key model.Key, res *model.Resource) {
 	if res == nil {
 		c.counter.dataplane(key, nil)
-		c.counter.listed[mesh.Dataplanes].put(key.Scope, key.Name, nil)
+		c.list(key, nil, nil)
 		return
 	}
 	d, _ := res.Spec.(*mesh.Dataplane)
 	in := c.Insight(key.Scope, key.Name)
 	c.counter.dataplane(key, shareOf(d, in))
-	c.counter.listed[mesh.Dataplanes].put(key.Scope, key.Name, listedOf(res, in))
+	c.list(key, res, in)
 }
 
 func (c *Census) externalService(key model.Key, res *model.Resource) {
 	if res == nil {
 		c.counter.external(key, nil, false)
-		c.counter.listed[mesh.ExternalServices].put(key.Scope, key.Name, nil)
+		c.list(key, nil, nil)
 		return
 	}
 	x, _ := res.Spec.(*mesh.ExternalService)
 	c.counter.external(key, x, true)
-	c.counter.listed[mesh.ExternalServices].put(key.Scope, key.Name, listedOf(res, nil))
+	c.list(key, res, nil)
 }
 
 // ofZone is for zones and their proxies.

@@ -43,8 +43,7 @@ type external struct{ service, address string }
 func newCounter(kinds []*model.Kind) *counter {
 	c := &counter{
 		meshes: map[string]*tally{}, shares: map[model.Key]*share{}, externals: map[model.Key]external{}, there: map[model.Key]bool{},
-		listed: newDirectories(),
-		zones:  map[string]bool{}, online: map[model.Key]bool{}, global: map[string]int{}, total: map[string]int{},
+		zones: map[string]bool{}, online: map[model.Key]bool{}, global: map[string]int{}, total: map[string]int{},
 		services: map[string]*Counts{TypeInternal: {}, TypeBuiltin: {}, TypeDelegated: {}, TypeExternal: {}},
 		dirty:    map[string]bool{}, of: map[string]*model.Kind{}, policy: map[string]bool{},
 	}
@@ -59,6 +58,7 @@ func newCounter(kinds []*model.Kind) *counter {
 			c.global[d.Type] = 0
 		}
 	}
+	c.listed = newDirectories(c.of)
 	return c
 }
 

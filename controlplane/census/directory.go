@@ -2,7 +2,6 @@ package census
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"sync"
 
@@ -26,7 +25,8 @@ type Listed struct {
 
 // Traits are what many resources may have in common.
 type Traits struct {
-	// Tags are those of the gateway and of each inbound of a dataplane, or of an ExternalService.
+	// Tags are those of the gateway and of each inbound of a dataplane, or of an ExternalService. Other
+	// kinds have none.
 	Tags []mesh.Tags
 	// Gateway is the type of the gateway of a dataplane, empty for none.
 	Gateway string
@@ -39,32 +39,31 @@ type Traits struct {
 
 // listedOf returns what lists need of a row.
 func listedOf(res *model.Resource, in *insight.DataplaneInsight) *Listed {
-	l := &Listed{Name: res.Name, Known: in != nil, Traits: &Traits{}}
+	l := &Listed{Name: res.Name, Known: in != nil, Traits: &Traits{Labels: model.LabelsOf(res.Spec)}}
 	switch spec := res.Spec.(type) {
 	case *mesh.Dataplane:
 		l.Traits.Tags, l.Traits.Gateway = spec.TagSets(), spec.GatewayType()
-		l.Traits.Labels = spec.LabelsOf()
 	case *mesh.ExternalService:
-		l.Traits.Tags, l.Traits.Labels = spec.TagSets(), spec.LabelsOf()
+		l.Traits.Tags = spec.TagSets()
 	case *store.Unread:
 		l.Unread = spec.Why
 	}
 	return l
 }
 
-// listedKinds are the kinds of which there are directories: those with tags, of which a mesh may have very many.
-var listedKinds = []*model.Kind{mesh.Dataplanes, mesh.ExternalServices}
-
-// Lists reports whether a census can search the resources of a kind.
-func Lists(k *model.Kind) bool { return slices.Contains(listedKinds, k) }
+// Lists reports whether a census can search the resources of a kind, which is one of those that it
+// counts: all that belong to a mesh, of which there may be very many.
+func Lists(k *model.Kind) bool { return k.Document != nil && k.Scoping == model.Mesh }
 
 // directories are those of the listed kinds.
 type directories map[*model.Kind]*directory
 
-func newDirectories() directories {
+func newDirectories(counted map[string]*model.Kind) directories {
 	all := directories{}
-	for _, k := range listedKinds {
-		all[k] = newDirectory()
+	for _, k := range counted {
+		if Lists(k) {
+			all[k] = newDirectory()
+		}
 	}
 	return all
 }

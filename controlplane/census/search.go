@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
@@ -33,13 +34,17 @@ type Found struct {
 }
 
 // Find searches the resources of a kind as they are after everything that had happened when it was
-// called. The error is that of [Census.Now].
+// called. The error is that of [Census.Now], and Unavailable for a kind that is not counted.
 func (c *Census) Find(ctx context.Context, s Search) (*Found, error) {
 	if _, _, err := c.Now(ctx); err != nil {
 		return nil, err
 	}
+	of := (*c.listed.Load())[s.Kind]
+	if of == nil {
+		return nil, fault.New(fault.Unavailable, "resources of kind %s are not counted", s.Kind.Name)
+	}
 	in := searching{Search: s, judged: map[*Traits]bool{}}
-	for i, blocks := range (*c.listed.Load())[s.Kind].read(s.Meshes) {
+	for i, blocks := range of.read(s.Meshes) {
 		for _, b := range blocks {
 			in.block(s.Meshes[i], b)
 		}

@@ -13,6 +13,55 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store"
 )
 
+// TestGlobalZones: the dataplanes of a zone go with it on a global control plane, in all meshes, and on no
+// other one.
+func TestGlobalZones(t *testing.T) {
+	for global, want := range map[bool][]string{
+		false: {"default/also-west", "default/east", "default/nowhere", "default/west", "shop/west"},
+		true:  {"default/east", "default/nowhere"},
+	} {
+		w := setup(t)
+		kinds := []*model.Kind{mesh.Meshes, mesh.Dataplanes, mesh.Zones, mesh.ZoneIngresses, mesh.ZoneEgresses}
+		w.gate = admit.New(w.store, &admittest.Revoker{}, kinds, time.Now).As(model.System("test"))
+		w.gate.Hook(mesh.Zones, lifecycle.Zones(func(string) bool { return false }, global))
+		w.must(lifecycle.EnsureZone(w.Context(), w.gate, "west"))
+		in := func(zones ...string) *mesh.Dataplane {
+			d := &mesh.Dataplane{Networking: &mesh.Networking{Address: "10.0.0.1"}}
+			for i, zone := range zones {
+				tags := mesh.Tags{mesh.TagService: "backend"}
+				if zone != "" {
+					tags[mesh.TagZone] = zone
+				}
+				d.Networking.Inbound = append(d.Networking.Inbound, mesh.Inbound{Port: uint32(80 + i), Tags: tags}) //nolint:gosec // small
+			}
+			return d
+		}
+		for _, name := range []string{"default", "shop"} {
+			w.must(w.put(mesh.Meshes, "", name, &mesh.Mesh{}))
+			w.must(w.put(mesh.Dataplanes, name, "west", in("west")))
+		}
+		w.must(w.put(mesh.Dataplanes, "default", "also-west", in("east", "west")))
+		w.must(w.put(mesh.Dataplanes, "default", "east", in("east")))
+		w.must(w.put(mesh.Dataplanes, "default", "nowhere", in("")))
+		_, err := w.gate.DeleteDocument(w.Context(), mesh.Zones, "", "west")
+		w.must(err)
+		var left []string
+		w.must(w.store.View(w.Context(), func(r store.Reader) error {
+			for _, scope := range []string{"default", "shop"} {
+				list, err := r.List(mesh.Dataplanes, store.Query{Scope: scope})
+				if err != nil {
+					return err
+				}
+				for _, res := range list {
+					left = append(left, scope+"/"+res.Name)
+				}
+			}
+			return nil
+		}))
+		w.same(want, left)
+	}
+}
+
 // TestZones: a zone whose control plane is connected stays, and another one takes its ingresses
 // and egresses along, and no others.
 func TestZones(t *testing.T) {
@@ -20,7 +69,7 @@ func TestZones(t *testing.T) {
 	online := map[string]bool{"east": true}
 	kinds := []*model.Kind{mesh.Zones, mesh.ZoneIngresses, mesh.ZoneEgresses}
 	w.gate = admit.New(w.store, &admittest.Revoker{}, kinds, time.Now).As(model.System("test"))
-	w.gate.Hook(mesh.Zones, lifecycle.Zones(func(zone string) bool { return online[zone] }))
+	w.gate.Hook(mesh.Zones, lifecycle.Zones(func(zone string) bool { return online[zone] }, false))
 	remove := func(name string) error {
 		_, err := w.gate.DeleteDocument(w.Context(), mesh.Zones, "", name)
 		return err

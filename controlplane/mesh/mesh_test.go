@@ -28,6 +28,13 @@ func TestMeshValidation(t *testing.T) {
 			"mtls.enabledBackend: has to be set to one of the backends in the mesh",
 		}},
 		{"lifetime of certificates", `{"mtls":{"backends":[{"name":"a","dpCert":{"rotation":{"expiration":"1 day"}}}]}}`, []string{"mtls.dpcert.rotation.expiration: has to be a valid format"}},
+		{"lifetime of nothing", `{"mtls":{"backends":[{"name":"a","dpCert":{"rotation":{"expiration":"0h"}},"conf":{"caCert":{"expiration":"0y"}}}]}}`, []string{
+			"mtls.dpcert.rotation.expiration: has to be a valid format", "mtls.backends[0].conf.caCert.expiration: has to be a valid format",
+		}},
+		{"lifetime of centuries", `{"mtls":{"backends":[{"name":"a","dpCert":{"rotation":{"expiration":"300y"}},"conf":{"caCert":{"expiration":"99999999999999999999h"}}}]}}`, []string{
+			"mtls.dpcert.rotation.expiration: has to be a valid format", "mtls.backends[0].conf.caCert.expiration: has to be a valid format",
+		}},
+		{"longest lifetime", `{"mtls":{"backends":[{"name":"a","dpCert":{"rotation":{"expiration":"292y"}},"conf":{"caCert":{"expiration":"292y"}}}]}}`, nil},
 		{"root", `{"mtls":{"backends":[{"name":"a","conf":{"caCert":{"RSAbits":1000000,"expiration":"x"}}}]}}`, []string{
 			"mtls.backends[0].conf.caCert.RSAbits: has to be in range [2048, 4096]", "mtls.backends[0].conf.caCert.expiration: has to be a valid format",
 		}},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,9 +31,6 @@ const (
 	textNobodyAsked = "has no effect: the control plane has the authority's key and asks nobody else"
 	servicesOff     = "Disabled"
 )
-
-// span matches a lifetime in the notation for certificates.
-var span = regexp.MustCompile(`^[0-9]+(y|w|d|h|m|s|ms)$`)
 
 // complete fills in what a metrics backend needs for scraping.
 func (m *Mesh) complete() {
@@ -114,7 +110,7 @@ func (vs *violations) mtls(t *MTLS) {
 	}
 	for i := range t.Backends {
 		b := &t.Backends[i]
-		if c := b.DPCert; c != nil && c.Rotation != nil && c.Rotation.Expiration != "" && !span.MatchString(c.Rotation.Expiration) {
+		if c := b.DPCert; c != nil && c.Rotation != nil && wrongLifetime(c.Rotation.Expiration) {
 			vs.add("mtls.dpcert.rotation.expiration", textSpan)
 		}
 		if b.Conf == nil || b.Conf.CACert == nil {
@@ -125,10 +121,20 @@ func (vs *violations) mtls(t *MTLS) {
 		if bits := b.Conf.CACert.RSABits; bits != nil && (*bits < 2048 || *bits > 4096) {
 			vs.add(path+".RSAbits", textRSABits)
 		}
-		if e := b.Conf.CACert.Expiration; e != "" && !span.MatchString(e) {
+		if wrongLifetime(b.Conf.CACert.Expiration) {
 			vs.add(path+".expiration", textSpan)
 		}
 	}
+}
+
+// wrongLifetime reports whether a lifetime is given and cannot be used: a mesh that is stored with such a
+// lifetime would have no certificates.
+func wrongLifetime(text string) bool {
+	if text == "" {
+		return false
+	}
+	_, err := Lifetime(text)
+	return err != nil
 }
 
 // names refuses repeated names of backends, and returns all names.

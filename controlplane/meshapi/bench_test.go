@@ -45,6 +45,7 @@ func BenchmarkPage(b *testing.B) {
 		fill(b, s, 25_000)
 		fillZones(b, s, 1000)
 		fillExternal(b, s, 25_000)
+		fillPolicies(b, s, 25_000)
 		c := census.New(census.Options{
 			Store: s, Kinds: o.Kinds, Log: slog.New(slog.DiscardHandler), Online: func(*model.Kind, string) bool { return true },
 			Insight: func(string, string) *insight.DataplaneInsight { return in },
@@ -66,6 +67,7 @@ func BenchmarkPage(b *testing.B) {
 		{"tagAll", "/dataplanes?size=100&tag=" + mesh.TagService + ":s"}, {"labels", "/dataplanes?size=100&filter[labels.team]=t3"}, {"labelsNobody", "/dataplanes?size=100&filter[labels.team]=x"},
 		{"external", "/external-services?size=100"}, {"externalName", "/external-services?size=100&name=0012"},
 		{"externalTag", "/external-services?size=100&tag=" + mesh.TagService + ":s3"}, {"externalLabels", "/external-services?size=100&filter[labels.team]=t3"},
+		{"policies", "/tickets?size=100"}, {"policiesName", "/tickets?size=100&name=0012"}, {"policiesLabels", "/tickets?size=100&filter[labels.team]=t3"},
 		{"overviews", "/dataplanes+insights?size=100"}, {"overviewsDeep", "/dataplanes+insights?size=100&offset=37500"}, {"overviewsTag", "/dataplanes+insights?size=100&tag=" + mesh.TagService + ":s3"},
 		{"insights", "/dataplane-insights?size=100"}, {"insightsDeep", "/dataplane-insights?size=100&offset=37500"}, {"insight", "/meshes/two/dataplane-insights/web-012345"},
 		{"zones", "/zones+insights?size=100"}, {"ingresses", "/zone-ingresses/_overview?size=100"}, {"meshInsights", "/mesh-insights"}, {"serviceInsights", "/service-insights"},
@@ -102,6 +104,23 @@ func fillExternal(t testing.TB, s store.Store, n int) {
 				x := &mesh.ExternalService{Networking: &mesh.ExternalNetworking{Address: "x.example:443"}, Tags: mesh.Tags{mesh.TagService: fmt.Sprint("s", i%10)}}
 				x.Labels = map[string]string{"team": fmt.Sprint("t", i%10)}
 				if _, err := tx.Create(&model.Resource{Kind: mesh.ExternalServices, Scope: m, Name: fmt.Sprintf("out-%06d", i), Spec: x}); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fillPolicies stores n policies in each of two meshes.
+func fillPolicies(t testing.TB, s store.Store, n int) {
+	t.Helper()
+	if _, err := s.Update(context.Background(), model.Config, func(tx store.Tx) error {
+		for _, m := range []string{"one", "two"} {
+			for i := range n {
+				if _, err := tx.Create(&model.Resource{Kind: tickets, Scope: m, Name: fmt.Sprintf("rule-%06d", i), Spec: asking(i)}); err != nil {
 					return err
 				}
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/admit"
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
+	"github.com/meshgate/meshgate/controlplane/lifecycle"
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/meshapi/meshapitest"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -88,6 +89,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// offeredAPI is an API with all offered kinds, all that is known of their lives, and mesh m, in which
+// there is nothing yet.
 func offeredAPI(t testing.TB, change ...func(*Options)) *api {
 	c := &clock{now: start}
 	a := newAPI(t, func(o *Options) {
@@ -95,9 +98,14 @@ func offeredAPI(t testing.TB, change ...func(*Options)) *api {
 		for _, f := range change {
 			f(o)
 		}
-		o.Writer = admit.New(o.Store, &admittest.Revoker{}, o.Kinds, c.read).As(model.System("test"))
+		gate := admit.New(o.Store, &admittest.Revoker{}, o.Kinds, c.read).As(model.System("test"))
+		lifecycle.Hook(gate, lives())
+		o.Writer = gate
 	})
-	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"}`)
+	a.put(t, "/meshes/m", `{"type":"Mesh","name":"m"`+noPolicies+`}`)
+	if rec := request(a.handler, http.MethodDelete, "/meshes/m/secrets/"+mesh.TokenSigningKey+"m-1?force=true", ""); rec.Code != http.StatusOK {
+		t.Fatal(rec.Code, rec.Body)
+	}
 	return a
 }
 

@@ -44,6 +44,15 @@ func outside(i int) *mesh.ExternalService {
 	return x
 }
 
+// asking is one of several sorts of policies.
+func asking(i int) *ticket {
+	p := &ticket{Connection: mesh.Connection{Destinations: []mesh.Selector{{Match: mesh.Tags{mesh.TagService: "nobody"}}}}}
+	if i%3 > 0 {
+		p.Labels = map[string]string{"team": fmt.Sprint("t", i%5), "mesh.io/env": "test"}
+	}
+	return p
+}
+
 // queriesOfLists are filters in all their forms, and pages of what they find.
 var queriesOfLists = []string{
 	"tag=mesh.io/service:s3", "tag=mesh.io/service:*", "tag=version:v1&tag=mesh.io/service:s2", "tag=nobody:has", "tag=malformed", "gateway=true", "gateway=false", "gateway=builtin",
@@ -67,7 +76,7 @@ func TestFilteredListsOfTheDirectory(t *testing.T) {
 	}
 	compare := func(when string) {
 		t.Helper()
-		for _, path := range []string{"/dataplanes", "/meshes/one/dataplanes", "/meshes/none/dataplanes", "/dataplanes+insights", "/meshes/two/dataplanes/_overview", "/dataplane-insights", "/meshes/one/dataplane-insights", "/meshes/one/tickets/some/_resources/dataplanes", "/external-services", "/meshes/two/external-services", "/meshes/none/external-services"} {
+		for _, path := range []string{"/dataplanes", "/meshes/one/dataplanes", "/meshes/none/dataplanes", "/dataplanes+insights", "/meshes/two/dataplanes/_overview", "/dataplane-insights", "/meshes/one/dataplane-insights", "/meshes/one/tickets/some/_resources/dataplanes", "/external-services", "/meshes/two/external-services", "/meshes/none/external-services", "/tickets", "/meshes/two/tickets"} {
 			for _, query := range queriesOfLists {
 				for _, user := range []string{"", "viewer-m"} {
 					want := request(reading, http.MethodGet, path+"?"+query, "", "X-User", user)
@@ -99,6 +108,9 @@ func TestFilteredListsOfTheDirectory(t *testing.T) {
 				if _, err := tx.Create(&model.Resource{Kind: mesh.ExternalServices, Scope: m, Name: fmt.Sprint("web-", i), Spec: outside(i)}); err != nil {
 					return err
 				}
+				if _, err := tx.Create(&model.Resource{Kind: tickets, Scope: m, Name: fmt.Sprint("web-", i), Spec: asking(i)}); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
@@ -112,13 +124,16 @@ func TestFilteredListsOfTheDirectory(t *testing.T) {
 			if _, err := tx.Update(&model.Resource{Kind: mesh.ExternalServices, Scope: "two", Name: fmt.Sprint("web-", 2*i), Spec: outside(2*i + 1)}, 0); err != nil {
 				return err
 			}
+			if _, err := tx.Update(&model.Resource{Kind: tickets, Scope: "two", Name: fmt.Sprint("web-", 2*i), Spec: asking(2*i + 1)}, 0); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
 	compare("after changes")
 	write(func(tx store.Tx) error {
 		for i := range 20 {
-			for _, k := range []*model.Kind{mesh.Dataplanes, mesh.ExternalServices} {
+			for _, k := range []*model.Kind{mesh.Dataplanes, mesh.ExternalServices, tickets} {
 				if err := tx.Delete(k, "one", fmt.Sprint("web-", i), 0); err != nil {
 					return err
 				}

@@ -15,32 +15,37 @@ import (
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/ratelimit"
 )
 
-// living is an API whose meshes, secrets and zones have their lifecycles. Keys and authorities
-// are texts. Zone west is connected.
+// living is an API whose meshes, secrets and zones have their lifecycles. Zone west is connected.
 func living(t *testing.T) *api {
 	return newAPI(t, func(o *Options) {
 		o.Kinds, o.Policies = offered(), nil
-		scoped := slices.DeleteFunc(offered(), func(k *model.Kind) bool { return k.Scoping != model.Mesh })
-		lives := lifecycle.Options{
-			Kinds: scoped,
-			GenerateCA: func(m, b string, _ *mesh.AuthorityConf) ([]byte, []byte, error) {
-				return []byte(m + b), []byte("key"), nil
-			},
-			GenerateSigningKey: func() ([]byte, error) {
-				return []byte("signing key"), nil
-			},
-		}
-		for _, d := range all.Defaults() {
-			lives.Policies = append(lives.Policies, lifecycle.DefaultPolicy{Kind: d.Kind, Prefix: d.Prefix, Spec: d.Spec()})
-		}
 		gate := admit.New(o.Store, &admittest.Revoker{}, o.Kinds, (&clock{now: start}).read).As(model.System("test"))
-		gate.Hook(mesh.Meshes, lifecycle.New(lives))
-		gate.Hook(mesh.Secrets, lifecycle.Secrets())
-		gate.Hook(mesh.Zones, lifecycle.Zones(func(zone string) bool { return zone == "west" }))
+		lifecycle.Hook(gate, lives())
 		o.Writer = gate
 	})
+}
+
+// lives has all that is known of lives. Keys and authorities are texts, because real ones take time; what
+// is demanded of them is read as by those who make them.
+func lives() lifecycle.Whole {
+	w := lifecycle.Whole{Limits: ratelimit.Kind, Online: func(zone string) bool { return zone == "west" }}
+	w.Kinds = slices.DeleteFunc(offered(), func(k *model.Kind) bool { return k.Scoping != model.Mesh })
+	w.GenerateCA = func(m, b string, conf *mesh.AuthorityConf) ([]byte, []byte, error) {
+		if conf != nil && conf.CACert != nil && conf.CACert.Expiration != "" {
+			if _, err := mesh.Lifetime(conf.CACert.Expiration); err != nil {
+				return nil, nil, err
+			}
+		}
+		return []byte(m + b), []byte("key"), nil
+	}
+	w.GenerateSigningKey = func() ([]byte, error) { return []byte("signing key"), nil }
+	for _, d := range all.Defaults() {
+		w.Policies = append(w.Policies, lifecycle.DefaultPolicy{Kind: d.Kind, Prefix: d.Prefix, Spec: d.Spec()})
+	}
+	return w
 }
 
 // step is a request, and what must come of it.
@@ -69,8 +74,8 @@ func mtls(enabled string, backends ...string) string {
 	return `,"mtls":{"enabledBackend":"` + enabled + `","backends":[` + strings.Join(list, ",") + `]}`
 }
 
-// lives are what operators know of the lives of meshes, secrets and zones.
-var lives = map[string][]step{
+// lifeStories are what operators know of the lives of meshes, secrets and zones.
+var lifeStories = map[string][]step{
 	"default resources":          {{meshA + `}`, 201, "", defaults}, {meshA + `}`, 200, "", defaults}},
 	"some of them":               {{meshA + `,"skipCreatingInitialPolicies":["Timeout","TrafficRoute","Retry","CircuitBreaker"]}`, 201, "", signingKey + ", TrafficPermission allow-all-a"}},
 	"none, but a key":            {{meshA + noPolicies + `}`, 201, "", signingKey}},
@@ -140,7 +145,7 @@ var lives = map[string][]step{
 
 // TestLives plays what operators know of the lives of meshes, secrets and zones.
 func TestLives(t *testing.T) {
-	for name, steps := range lives {
+	for name, steps := range lifeStories {
 		t.Run(name, func(t *testing.T) {
 			a := living(t)
 			for _, s := range steps {

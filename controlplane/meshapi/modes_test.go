@@ -3,12 +3,15 @@ package meshapi
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/xds/policy/all"
+	"github.com/meshgate/meshgate/xds/policy/meshtrafficpermission"
 )
 
 // writeModes say of each offered kind with which text its writes are refused. It is written for people:
@@ -115,5 +118,35 @@ func saysReadOnly(t *testing.T, h http.Handler, text func(*model.Kind) string) {
 	}
 	if len(said) != len(kinds)+1 {
 		t.Errorf("%d kinds are listed, of %d", len(said), len(kinds)+1)
+	}
+}
+
+// TestNamesInAZone: what a zone writes is known as <zone>.<name> above it, so new names leave room for that.
+// Other control planes, and what only this one has, keep the whole length.
+func TestNamesInAZone(t *testing.T) {
+	const zone = "east"
+	longest := strings.Repeat("n", model.MaxName)
+	fits := longest[:model.MaxName-len(zone+".")-1]
+	a := offeredAPI(t)
+	before := longest[:len(fits)+1]
+	put := func(h http.Handler, k *model.Kind, name string) *httptest.ResponseRecorder {
+		return request(h, http.MethodPut, collectionOf(k)+"/"+name, samplesOf(t, k)[0].with(map[string]any{"name": name}).text(t), "Content-Type", mediaJSON)
+	}
+	if rec := put(a.handler, mesh.Dataplanes, before); rec.Code != http.StatusCreated {
+		t.Fatal(rec.Code, rec.Body)
+	}
+	a.options.Zone, a.options.Writes = zone, Writes{Zone: true}
+	h := Handler(a.options)
+	for _, k := range []*model.Kind{mesh.Dataplanes, mesh.ZoneIngresses, mesh.ZoneEgresses, meshtrafficpermission.Kind} {
+		if rec := put(h, k, fits); rec.Code != http.StatusCreated {
+			t.Errorf("%s that fits: %d %s", k.Name, rec.Code, rec.Body)
+		}
+		check(t, put(h, k, fits+"nn"), expected(400, "Could not process a resource", "Resource is not valid", "name", "the length of the name must be shorter"))
+	}
+	if rec := put(h, mesh.Zones, longest); rec.Code != http.StatusCreated {
+		t.Errorf("a zone of its own: %d %s", rec.Code, rec.Body)
+	}
+	if rec := put(h, mesh.Dataplanes, before); rec.Code != http.StatusOK {
+		t.Errorf("one that is there: %d %s", rec.Code, rec.Body)
 	}
 }

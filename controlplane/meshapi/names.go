@@ -31,7 +31,7 @@ func (c collection) checkMeta(s *submission, scope, name string) []fault.Violati
 	if zone, ok := s.meta.Labels[mesh.LabelZone]; ok && c.api.Zone != "" && zone != c.api.Zone {
 		out = append(out, fault.Violation{Path: fmt.Sprintf("labels[%q]", mesh.LabelZone), Message: fmt.Sprintf("must be the local zone %q", c.api.Zone)})
 	}
-	out = append(out, model.ValidateName(s.meta.Name, s.create)...)
+	out = append(out, c.checkName(s)...)
 	if scoped {
 		// The names of old meshes may follow laxer rules.
 		for _, v := range model.ValidateName(s.meta.Mesh, false) {
@@ -39,4 +39,15 @@ func (c collection) checkMeta(s *submission, scope, name string) []fault.Violati
 		}
 	}
 	return out
+}
+
+// checkName compares the name of a document with the rules. The global control plane has what a zone
+// writes under a name that begins with the zone's, so what is new there has to leave room for that.
+func (c collection) checkName(s *submission) []fault.Violation {
+	vs := model.ValidateName(s.meta.Name, s.create)
+	upwards := c.kind.Document.Written == model.ByZones || wrapped(c.kind)
+	if len(vs) == 0 && s.create && c.api.Writes.Zone && upwards && len(c.api.Zone+"."+s.meta.Name) >= model.MaxName {
+		vs = append(vs, fault.Violation{Path: "name", Message: "the length of the name must be shorter"})
+	}
+	return vs
 }

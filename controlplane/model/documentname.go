@@ -10,8 +10,10 @@ import (
 	"github.com/meshgate/meshgate/controlplane/fault"
 )
 
+// MaxName bounds the bytes of the name of a document.
+const MaxName = 253
+
 const (
-	maxName       = 253
 	textName      = "invalid characters. A lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character"
 	textOldName   = "invalid characters. Valid characters are numbers, lowercase latin letters and '-', '_', '.' symbols."
 	textLabelKey  = "a label key is an optional DNS subdomain and a slash, then up to 63 alphanumeric characters, '-', '_' or '.', the first and last of them alphanumeric"
@@ -34,7 +36,7 @@ func ValidateName(name string, creating bool) []fault.Violation {
 	switch {
 	case name == "":
 		message = "cannot be empty"
-	case len(name) > maxName:
+	case len(name) > MaxName:
 		message = "value length must less or equal 253"
 	case creating && !subdomain.MatchString(name):
 		message = textName
@@ -52,7 +54,7 @@ func ValidLabelKey(key string) bool {
 	if !qualified {
 		name = key
 	}
-	return labelPart.MatchString(name) && (!qualified || len(prefix) <= maxName && subdomain.MatchString(prefix))
+	return labelPart.MatchString(name) && (!qualified || len(prefix) <= MaxName && subdomain.MatchString(prefix))
 }
 
 // ValidateLabels returns what is wrong with the labels of a document. scope is its mesh,
