@@ -33,7 +33,7 @@ type Found struct {
 }
 
 // Find searches the resources of a kind as they are after everything that had happened when it was
-// called. The error is that of [Census.Now].
+// called. The error is that of [Census.Now]: a context that has ended asks for what is known without waiting.
 func (c *Census) Find(ctx context.Context, s Search) (*Found, error) {
 	if _, _, err := c.Now(ctx); err != nil {
 		return nil, err
