@@ -22,7 +22,8 @@ func TestText(t *testing.T) {
 		{Violated(two), "the input is not valid: name: is required; is odd", "the input is not valid: name: is required; is odd"},
 		{&Error{Code: Invalid, Detail: "no", Violations: two[:1], cause: io.EOF}, "no: name: is required: EOF", "no: name: is required"},
 	} {
-		if diff := cmp.Diff([]string{test.want, test.shown}, []string{test.err.Error(), test.err.(*Error).Shown()}); diff != "" {
+		e, _ := errors.AsType[*Error](test.err)
+		if diff := cmp.Diff([]string{test.want, test.shown}, []string{test.err.Error(), e.Shown()}); diff != "" {
 			t.Error(diff)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 const directoryPatience = time.Second
 
 // patience is how long a list waits for the directory. One that is filtered by nothing but names does not:
-// the store reads no more than its page either.
+// the store reads no more rows than those of its page either.
 func patience(wanted func(facts) bool, known bool) time.Duration {
 	if wanted == nil && !known {
 		return 0
