@@ -34,7 +34,8 @@ type Found struct {
 }
 
 // Find searches the resources of a kind as they are after everything that had happened when it was
-// called. The error is that of [Census.Now], and Unavailable for a kind that is not counted.
+// called. The error is that of [Census.Now], with which a context that has ended asks for what is known
+// without waiting, and Unavailable for a kind that is not counted.
 func (c *Census) Find(ctx context.Context, s Search) (*Found, error) {
 	if _, _, err := c.Now(ctx); err != nil {
 		return nil, err

@@ -197,10 +197,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	entry.Code, entry.Cause = string(fault.CodeOf(err)), err
 	code, doc := http.StatusInternalServerError, map[string]string{"message": httpkit.TextInternal}
 	if e, ok := errors.AsType[*fault.Error](err); ok && statuses[e.Code] != 0 {
-		code, doc = statuses[e.Code], map[string]string{"message": e.Error()}
-		if e.Code == fault.Unstored { // its cause is only for the log
-			doc["message"] = e.Detail
-		}
+		code, doc = statuses[e.Code], map[string]string{"message": e.Shown()} // its cause is only for the log
 	}
 	httpkit.Later(w, err)
 	_ = httpkit.WriteJSON(w, code, doc) // a node that is gone asks again

@@ -75,8 +75,8 @@ func Violated(vs []Violation) error {
 	return &Error{Code: Invalid, Detail: "the input is not valid", Violations: vs}
 }
 
-// Error implements error, with the cause.
-func (e *Error) Error() string {
+// Shown is what a caller may read: the detail and the violations, without the cause.
+func (e *Error) Shown() string {
 	var b strings.Builder
 	b.WriteString(e.Detail)
 	for i, v := range e.Violations {
@@ -90,10 +90,15 @@ func (e *Error) Error() string {
 		}
 		b.WriteString(v.Message)
 	}
-	if e.cause != nil {
-		b.WriteString(": " + e.cause.Error())
-	}
 	return b.String()
+}
+
+// Error implements error, with the cause. It is for the log; callers get [Error.Shown].
+func (e *Error) Error() string {
+	if e.cause == nil {
+		return e.Shown()
+	}
+	return e.Shown() + ": " + e.cause.Error()
 }
 
 // Unwrap returns the cause.

@@ -10,18 +10,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// TestText: an error says all, and what is shown of it lacks the cause.
 func TestText(t *testing.T) {
 	two := []Violation{{Path: "name", Message: "is required"}, {Message: "is odd"}}
 	for _, test := range []struct {
-		err  error
-		want string
+		err         error
+		want, shown string
 	}{
-		{New(NotFound, "no %s %q", "route", "a"), `no route "a"`},
-		{Wrap(Unavailable, io.ErrUnexpectedEOF, "later"), "later: unexpected EOF"},
-		{Violated(two), "the input is not valid: name: is required; is odd"},
-		{&Error{Code: Invalid, Detail: "no", Violations: two[:1], cause: io.EOF}, "no: name: is required: EOF"},
+		{New(NotFound, "no %s %q", "route", "a"), `no route "a"`, `no route "a"`},
+		{Wrap(Unavailable, io.ErrUnexpectedEOF, "later"), "later: unexpected EOF", "later"},
+		{Violated(two), "the input is not valid: name: is required; is odd", "the input is not valid: name: is required; is odd"},
+		{&Error{Code: Invalid, Detail: "no", Violations: two[:1], cause: io.EOF}, "no: name: is required: EOF", "no: name: is required"},
 	} {
-		if diff := cmp.Diff(test.want, test.err.Error()); diff != "" {
+		e, _ := errors.AsType[*Error](test.err)
+		if diff := cmp.Diff([]string{test.want, test.shown}, []string{test.err.Error(), e.Shown()}); diff != "" {
 			t.Error(diff)
 		}
 	}

@@ -127,9 +127,10 @@ func CallerOf(r *http.Request) model.Actor {
 	return model.Anonymous()
 }
 
-// RefuseMessage answers with the message of the error: 401 with a challenge (RFC 6750
-// section 3) for a caller without an identity, 403 for a caller with one, and 400 for
-// parameters that do not exist.
+// RefuseMessage answers with what is shown of the error: 401 with a challenge (RFC 6750
+// section 3) for a caller without an identity, 403 for a caller with one, 400 for
+// parameters that do not exist, and 503 or 500 if nobody can tell the identity. Why that is so
+// is for the log: anybody can ask, and the cause may name what only the control plane reaches.
 func RefuseMessage(w http.ResponseWriter, r *http.Request, err error) {
 	if e, ok := errors.AsType[*unauthenticated](err); ok {
 		EntryOf(r.Context()).Code = "unauthenticated"
@@ -137,14 +138,26 @@ func RefuseMessage(w http.ResponseWriter, r *http.Request, err error) {
 		WriteMessage(w, http.StatusUnauthorized, e.text)
 		return
 	}
-	EntryOf(r.Context()).Code = string(fault.CodeOf(err))
-	if fault.Is(err, fault.Unavailable) { // who could tell the identity
-		WriteMessage(w, http.StatusServiceUnavailable, err.Error())
-		return
+	err = Unawaited(r, err)
+	entry := EntryOf(r.Context())
+	entry.Code = string(fault.CodeOf(err))
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		e = fault.Wrap(fault.Internal, err, TextInternal)
 	}
-	if fault.Is(err, fault.Invalid) {
-		WriteMessage(w, http.StatusBadRequest, err.Error())
+	switch e.Code {
+	case fault.Unavailable:
+		entry.Cause = err
+		WriteMessage(w, http.StatusServiceUnavailable, e.Shown())
 		return
+	case fault.Internal:
+		entry.Cause = err
+		WriteMessage(w, http.StatusInternalServerError, TextInternal)
+		return
+	case fault.Invalid:
+		WriteMessage(w, http.StatusBadRequest, e.Shown())
+		return
+	default:
 	}
 	if _, known := model.ActorOf(r.Context()); !known || CallerOf(r).Name == model.UserAnonymous {
 		w.Header().Set("WWW-Authenticate", challengeBearer)

@@ -108,7 +108,7 @@ type window struct {
 }
 
 // result is the part of a list that is returned, and the size of the whole list. The page
-// holds nil for each resource that cannot be read. unreadable holds the errors of these, and
+// holds nil for each resource that cannot be read, or is gone or not wanted any more. unreadable holds the errors of these, and
 // of other unreadable resources that were met.
 type result struct {
 	page       []*model.Resource

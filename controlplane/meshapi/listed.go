@@ -17,6 +17,15 @@ import (
 // everything is read instead.
 const directoryPatience = time.Second
 
+// patience is how long a list waits for the directory. One that is filtered by nothing but names does not:
+// the store reads no more rows than those of its page either.
+func patience(wanted func(facts) bool, known bool) time.Duration {
+	if wanted == nil && !known {
+		return 0
+	}
+	return directoryPatience
+}
+
 // findListed does what find does, for kinds of which there is a directory: that says which ones match and
 // how many there are, and only the page is read. known demands that something is known about the
 // proxy. The error is Unavailable if the directory does not know.
@@ -38,7 +47,7 @@ func (c collection) findListed(r *http.Request, query url.Values, visible func(s
 			return r.Context().Err() == nil && wanted(facts{t.Tags, t.Gateway, t.Labels})
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), directoryPatience)
+	ctx, cancel := context.WithTimeout(r.Context(), patience(wanted, known))
 	defer cancel()
 	listed, err := c.api.Directory.Find(ctx, search)
 	if err == nil {
@@ -48,7 +57,18 @@ func (c collection) findListed(r *http.Request, query url.Values, visible func(s
 		return found, win, err
 	}
 	found.total, found.unreadable = listed.Total, append(found.unreadable, listed.Unread...)
-	return found, win, c.api.Store.View(r.Context(), func(reader store.Reader) error { return c.readPage(reader, listed.Page, &found) })
+	err = c.api.Store.View(r.Context(), func(reader store.Reader) error { return c.readPage(reader, listed.Page, &found) })
+	found.keep(wanted)
+	return found, win, err
+}
+
+// keep leaves out what was changed since it was looked up and is not wanted any more, like what is gone.
+func (found *result) keep(wanted func(facts) bool) {
+	for i, res := range found.page {
+		if wanted != nil && res != nil && !wanted(factsOf(res)) {
+			found.page[i] = nil
+		}
+	}
 }
 
 // readPage reads a page, in which all of a scope follow each other. What is gone since it was looked

@@ -45,7 +45,8 @@ type Insights interface {
 // implements it.
 type Directory interface {
 	// Find searches resources as they are after everything that had happened when it was called.
-	// The error is Unavailable if ctx ends before that is known.
+	// The error is Unavailable if ctx ends before that is known. If ctx has ended already, nobody
+	// waits, and the answer is what is known at once.
 	Find(ctx context.Context, s census.Search) (*census.Found, error)
 }
 

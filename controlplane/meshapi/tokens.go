@@ -181,7 +181,7 @@ func (a *API) gatewayToken(w http.ResponseWriter, r *http.Request) {
 		httpkit.EntryOf(r.Context()).Cause = err
 		status, text := http.StatusInternalServerError, httpkit.TextInternal
 		if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Invalid {
-			status, text = http.StatusBadRequest, e.Error()
+			status, text = http.StatusBadRequest, e.Shown()
 		}
 		httpkit.WriteMessage(w, status, text)
 		return
@@ -192,11 +192,14 @@ func (a *API) gatewayToken(w http.ResponseWriter, r *http.Request) {
 func (a *API) issueGateway(w http.ResponseWriter, r *http.Request) (string, error) {
 	var in gatewayTokenRequest
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxTokenBody))
-	if err == nil {
-		err = httpkit.DecodeObject(raw, &in)
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return "", fault.Wrap(fault.Invalid, err, "the request is larger than %d bytes", maxTokenBody)
 	}
 	if err != nil {
-		return "", fault.Wrap(fault.Invalid, err, "the request is not valid JSON")
+		return "", fault.Wrap(fault.Invalid, err, "the request broke off")
+	}
+	if err := httpkit.DecodeObject(raw, &in); err != nil {
+		return "", fault.New(fault.Invalid, "the request is not valid JSON: %s", err)
 	}
 	life := identity.GatewayTokenLife
 	if in.ValidFor != "" {

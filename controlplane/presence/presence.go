@@ -87,6 +87,7 @@ func (s *Server) refuse(w http.ResponseWriter, node string, err error) {
 		http.Error(w, err.Error(), http.StatusTooManyRequests)
 		return
 	}
+	e, _ := errors.AsType[*fault.Error](err)
 	switch fault.CodeOf(err) {
 	case fault.Denied:
 		http.Error(w, "the node token is not valid", http.StatusUnauthorized)
@@ -95,7 +96,7 @@ func (s *Server) refuse(w http.ResponseWriter, node string, err error) {
 	case fault.NotFound:
 		http.Error(w, "the node has no dataplane", http.StatusNotFound)
 	case fault.Conflict:
-		http.Error(w, err.Error(), http.StatusConflict)
+		http.Error(w, e.Shown(), http.StatusConflict)
 	default:
 		s.Log.Error("readiness could not be stored", "node", node, "error", err)
 		http.Error(w, "it cannot be stored now; try again", http.StatusServiceUnavailable)

@@ -24,8 +24,8 @@ const (
 	// fetchTime and fetchBytes bound one answer of the issuer.
 	fetchTime  = 10 * time.Second
 	fetchBytes = 1 << 20
-	// maxKeys bounds the keys of an issuer, and maxAlike those of one type with one id, which are
-	// tried one after the other.
+	// maxKeys bounds the keys of an issuer, and maxAlike those of one type with one id, and those
+	// that are tried for a token without an id: they are tried one after the other.
 	maxKeys  = 100
 	maxAlike = 4
 	// fresh is how long keys are used before they are fetched again. kept is how long they
@@ -42,11 +42,13 @@ const (
 
 var (
 	errUnavailable = errors.New("the keys of the issuer cannot be fetched")
-	errUnknownKey  = errors.New("the issuer has no such key")
+	errUnknownKey  = errors.New("the issuer has no key that fits the token")
 )
 
-// key verifies signatures, with one algorithm if it names one.
+// key verifies signatures, with one algorithm if it names one. Keys of different types may have one id (RFC
+// 7517 section 4.5), and whoever has several keys without ids gives them the same one.
 type key struct {
+	id        string
 	public    crypto.PublicKey
 	algorithm string
 }
@@ -65,6 +67,36 @@ func (k key) fits(algorithm string) bool {
 	return algorithm == "EdDSA"
 }
 
+// set are the keys that one fetch brought. It never changes.
+type set struct {
+	keys    []key
+	fetched time.Time
+}
+
+// within reports whether a set is younger than an age. One from the future may be of any age.
+func (s *set) within(limit time.Duration, now time.Time) bool {
+	age := now.Sub(s.fetched)
+	return age < limit && age >= 0
+}
+
+// fitting returns the keys that may have signed a token with an id and an algorithm. A token need not name a
+// key where few fit (OpenID Connect Core 1.0 section 10.1); where more do, it means one without an id.
+func (s *set) fitting(kid, algorithm string) []key {
+	var all, named []key
+	for _, k := range s.keys {
+		if !k.fits(algorithm) {
+			continue
+		}
+		if all = append(all, k); k.id == kid {
+			named = append(named, k)
+		}
+	}
+	if kid == "" && len(all) <= maxAlike {
+		return all
+	}
+	return named
+}
+
 // keys are the keys of an issuer. They are fetched by one goroutine at a time, for nobody in
 // particular. Callers that need what is being fetched wait for it, but not for long: an issuer
 // that is slow must not hold all who show a token. Tokens of fresh keys never wait.
@@ -79,24 +111,23 @@ type keys struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	mu sync.Mutex
-	// by are the keys by their ids. Keys of different types may have one id (RFC 7517 section 4.5), and
-	// whoever has several keys without ids gives them the same one.
-	by      map[string][]key
-	fetched time.Time // when by was
-	failure error     // of the last fetch, nil if that was well
+	mu      sync.Mutex
+	last    *set  // of the last fetch that was well; nil before
+	failure error // of the last fetch, nil if that was well
 	tried   time.Time
 	running chan struct{} // closed when the fetch ends; nil if there is none
 	began   time.Time     // when the running one did, by the clock of timers
 }
 
-// get returns the keys with an id.
-func (k *keys) get(ctx context.Context, kid string) ([]key, error) {
+// get returns the keys that may have signed a token with an id and an algorithm, and their set, which is not
+// the one that was tried before. It fetches if none of a fresh set may have, but not within the pause.
+func (k *keys) get(ctx context.Context, kid, algorithm string, tried *set) ([]key, *set, error) {
 	k.mu.Lock()
-	found, ok := k.by[kid]
-	if age := k.now().Sub(k.fetched); ok && age < fresh && age >= 0 {
-		k.mu.Unlock()
-		return found, nil
+	if s := k.last; s != nil && s != tried && s.within(fresh, k.now()) {
+		if found := s.fitting(kid, algorithm); len(found) > 0 {
+			k.mu.Unlock()
+			return found, s, nil
+		}
 	}
 	if since := k.now().Sub(k.tried); k.running == nil && k.ctx.Err() == nil && (k.tried.IsZero() || since >= pause || since < 0) {
 		k.tried, k.began, k.running = k.now(), time.Now(), make(chan struct{})
@@ -111,20 +142,20 @@ func (k *keys) get(ctx context.Context, kid string) ([]key, error) {
 		case <-running:
 		case <-up.C:
 		case <-ctx.Done():
-			return nil, errUnavailable
+			return nil, nil, errUnavailable
 		}
 	}
-	return k.known(kid)
+	return k.known(kid, algorithm, tried)
 }
 
 // refresh fetches the keys. Why that fails is logged when it begins to.
 func (k *keys) refresh() {
-	by, err := k.fetch(k.ctx)
+	found, err := k.fetch(k.ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case err == nil:
-		if k.by, k.fetched = by, k.now(); k.failure != nil {
+		if k.last = (&set{found, k.now()}); k.failure != nil {
 			k.log.Info("the keys of the OpenID Connect issuer can be fetched again", "issuer", k.named)
 		}
 	case k.failure == nil && k.ctx.Err() == nil:
@@ -135,28 +166,29 @@ func (k *keys) refresh() {
 	k.running = nil
 }
 
-// known returns the keys with an id if the keys are recent enough.
-func (k *keys) known(kid string) ([]key, error) {
+// known returns what get does of a set that is recent enough. A key that is not there may be among those
+// that cannot be fetched now: then nobody can judge the token.
+func (k *keys) known(kid, algorithm string, tried *set) ([]key, *set, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	age := k.now().Sub(k.fetched)
-	found, ok := k.by[kid]
-	switch {
-	case (k.by == nil || age >= kept || age < 0) && k.failure != nil:
-		return nil, fmt.Errorf("%w: %w", errUnavailable, k.failure)
-	case k.by == nil || age >= kept || age < 0:
-		return nil, errUnavailable
-	case !ok && k.running != nil:
-		return nil, errUnavailable // it may be among those that are on their way
-	case !ok:
-		return nil, errUnknownKey
+	recent := k.last != nil && k.last.within(kept, k.now())
+	if recent && k.last != tried {
+		if found := k.last.fitting(kid, algorithm); len(found) > 0 {
+			return found, k.last, nil
+		}
 	}
-	return found, nil
+	switch {
+	case k.failure != nil:
+		return nil, nil, fmt.Errorf("%w: %w", errUnavailable, k.failure)
+	case !recent || k.running != nil:
+		return nil, nil, errUnavailable
+	}
+	return nil, nil, errUnknownKey
 }
 
 // fetch reads the metadata of the issuer (OpenID Connect Discovery 1.0 section 4), and its keys
 // (RFC 7517).
-func (k *keys) fetch(ctx context.Context) (map[string][]key, error) {
+func (k *keys) fetch(ctx context.Context) ([]key, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	var about struct {
@@ -172,17 +204,18 @@ func (k *keys) fetch(ctx context.Context) (map[string][]key, error) {
 	if err := checkURL(about.Keys, true); err != nil {
 		return nil, fmt.Errorf("jwks_uri %w", err)
 	}
-	var set struct {
+	var all struct {
 		Keys []webKey `json:"keys"`
 	}
-	if err := k.read(ctx, about.Keys, &set); err != nil {
+	if err := k.read(ctx, about.Keys, &all); err != nil {
 		return nil, err
 	}
-	if len(set.Keys) > maxKeys {
+	if len(all.Keys) > maxKeys {
 		return nil, fmt.Errorf("more than %d keys", maxKeys)
 	}
-	by, alike, unused := map[string][]key{}, map[[2]string]int{}, 0
-	for _, w := range set.Keys {
+	var found []key
+	alike, unused := map[[2]string]int{}, 0
+	for _, w := range all.Keys {
 		public, err := w.public()
 		if err != nil || w.Use != "" && w.Use != "sig" {
 			continue // it is for something else
@@ -191,12 +224,12 @@ func (k *keys) fetch(ctx context.Context) (map[string][]key, error) {
 			unused++
 			continue
 		}
-		by[w.ID] = append(by[w.ID], key{public, w.Algorithm})
+		found = append(found, key{w.ID, public, w.Algorithm})
 	}
 	if unused > 0 {
 		k.log.Warn("keys of the OpenID Connect issuer are not used: too many of one type have one id", "issuer", k.named, "keys", unused, "used_of_one_id", maxAlike)
 	}
-	return by, nil
+	return found, nil
 }
 
 func (k *keys) read(ctx context.Context, url string, into any) error {

@@ -108,31 +108,15 @@ func (i *Issuer) Check(ctx context.Context, token string) (user string, groups [
 	if len(token) > maxToken {
 		return "", nil, fault.New(fault.Denied, "the token is too long")
 	}
-	var unavailable error
-	c := jwt.MapClaims{}
-	_, err = jwt.ParseWithClaims(token, c, func(j *jwt.Token) (any, error) {
-		kid, _ := j.Header["kid"].(string)
-		keys, err := i.keys.get(ctx, kid)
-		if errors.Is(err, errUnavailable) {
-			unavailable = err
+	c, tried, err := i.verify(ctx, token, nil)
+	if errors.Is(err, jwt.ErrTokenSignatureInvalid) { // the issuer may have changed the key under its id
+		if newer, _, again := i.verify(ctx, token, tried); !errors.Is(again, errUnknownKey) {
+			c, err = newer, again
 		}
-		if err != nil {
-			return nil, err
-		}
-		var fit jwt.VerificationKeySet
-		for _, key := range keys {
-			if key.fits(j.Method.Alg()) {
-				fit.Keys = append(fit.Keys, key.public)
-			}
-		}
-		if len(fit.Keys) == 0 {
-			return nil, errors.New("the key is for another algorithm")
-		}
-		return fit, nil
-	}, jwt.WithValidMethods(methods), jwt.WithExpirationRequired(), jwt.WithIssuer(i.o.Issuer), jwt.WithAudience(i.o.Audience), jwt.WithLeeway(leeway), jwt.WithTimeFunc(i.o.Now))
+	}
 	switch {
-	case unavailable != nil:
-		return "", nil, fault.Wrap(fault.Unavailable, unavailable, "the issuer of the token cannot be asked for its keys")
+	case errors.Is(err, errUnavailable):
+		return "", nil, fault.Wrap(fault.Unavailable, err, "the issuer of the token cannot be asked for its keys")
 	case err != nil:
 		return "", nil, fault.Wrap(fault.Denied, err, "the token is not valid")
 	}
@@ -145,6 +129,29 @@ func (i *Issuer) Check(ctx context.Context, token string) (user string, groups [
 	}
 	groups, err = groupsOf(c[i.o.GroupsClaim])
 	return user, groups, err
+}
+
+// verify returns the claims of a valid token, and the keys with which it was verified, which are not those
+// that were tried before.
+func (i *Issuer) verify(ctx context.Context, token string, tried *set) (c jwt.MapClaims, by *set, err error) {
+	c = jwt.MapClaims{}
+	var none error // why there are no keys
+	_, err = jwt.ParseWithClaims(token, c, func(j *jwt.Token) (any, error) {
+		kid, _ := j.Header["kid"].(string)
+		var found []key
+		if found, by, none = i.keys.get(ctx, kid, j.Method.Alg(), tried); none != nil {
+			return nil, none
+		}
+		var fit jwt.VerificationKeySet
+		for _, key := range found {
+			fit.Keys = append(fit.Keys, key.public)
+		}
+		return fit, nil
+	}, jwt.WithValidMethods(methods), jwt.WithExpirationRequired(), jwt.WithIssuer(i.o.Issuer), jwt.WithAudience(i.o.Audience), jwt.WithLeeway(leeway), jwt.WithTimeFunc(i.o.Now))
+	if none != nil {
+		err = none // without what the parser puts before it
+	}
+	return c, by, err
 }
 
 // The claims about mail addresses (OpenID Connect Core 1.0 section 5.1). Where people register

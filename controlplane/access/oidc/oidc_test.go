@@ -38,6 +38,7 @@ type provider struct {
 	rsa     *rsa.PrivateKey
 	set     []map[string]any
 	fetches atomic.Int32
+	asked   atomic.Int32 // for anything
 	// down, calls, query, and page change its answers.
 	down  bool
 	calls string
@@ -50,6 +51,7 @@ func newProvider(t *testing.T) *provider {
 	key := newRSA(t)
 	p := &provider{t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), rsa: key, set: []map[string]any{rsaKey("a", &key.PublicKey)}}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.asked.Add(1)
 		switch {
 		case p.down:
 			http.Error(w, "down", http.StatusInternalServerError)
@@ -93,7 +95,7 @@ func rsaKey(kid string, key *rsa.PublicKey) map[string]any {
 	return map[string]any{"kty": "RSA", "kid": kid, "n": encode(key.N.Bytes()), "e": encode(big.NewInt(int64(key.E)).Bytes())}
 }
 
-// token signs good claims with some of them changed; nil removes one.
+// token signs good claims with some of them changed; nil removes one. Without an id it names no key.
 func (p *provider) token(m jwt.SigningMethod, kid string, key any, change jwt.MapClaims) string {
 	p.t.Helper()
 	c := jwt.MapClaims{"iss": p.URL, "aud": "meshgate", "sub": "bob", "groups": []string{"a", "b"}, "exp": p.now.Add(time.Hour).Unix()}
@@ -103,7 +105,9 @@ func (p *provider) token(m jwt.SigningMethod, kid string, key any, change jwt.Ma
 		}
 	}
 	j := jwt.NewWithClaims(m, c)
-	j.Header["kid"] = kid
+	if kid != "" {
+		j.Header["kid"] = kid
+	}
 	s, err := j.SignedString(key)
 	if err != nil {
 		p.t.Fatal(err)
@@ -342,7 +346,7 @@ func TestSlowIssuers(t *testing.T) {
 		ask := func(kid string, want error, took time.Duration) {
 			t.Helper()
 			from := time.Now()
-			if _, err := i.keys.get(t.Context(), kid); !errors.Is(err, want) || time.Since(from) != took {
+			if _, _, err := i.keys.get(t.Context(), kid, "RS256", nil); !errors.Is(err, want) || time.Since(from) != took {
 				t.Errorf("%s: %v after %s, want %v after %s", kid, err, time.Since(from), want, took)
 			}
 		}
@@ -356,7 +360,7 @@ func TestSlowIssuers(t *testing.T) {
 			t.Errorf("it was asked %d times", n)
 		}
 		i.keys.mu.Lock() // keys that are not fresh any more
-		i.keys.by, i.keys.fetched = map[string][]key{"a": {{}}}, begin.Add(-20*time.Minute)
+		i.keys.last = &set{[]key{{id: "a", public: &rsa.PublicKey{}}}, begin.Add(-20 * time.Minute)}
 		i.keys.mu.Unlock()
 		ask("a", nil, 0)
 		ask("b", errUnavailable, 0)  // it may be among those that are on their way

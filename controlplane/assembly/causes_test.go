@@ -1,0 +1,77 @@
+package assembly
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/httpkit"
+)
+
+// TestCausesAreForTheLog: whoever shows a token that names the issuer, which anybody can write, learns from
+// no API where the issuer is and how it is reached. The log of each request says it.
+func TestCausesAreForTheLog(t *testing.T) {
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	issuer := away.URL + "/sentinel"
+	part := base64.RawURLEncoding.EncodeToString
+	token := part([]byte(`{"alg":"RS256","kid":"k"}`)) + "." + part([]byte(`{"iss":"`+issuer+`"}`)) + ".AAAA"
+	var log bytes.Buffer
+	var asked []string
+	t.Run("ask", func(t *testing.T) { // at its end everything is logged
+		cp := startServing(t, config.Config{
+			Cloud:  config.Cloud{Roles: "global, regional", Hosts: "cloud.example.com"},
+			Access: config.Access{OIDC: config.OIDC{Issuer: issuer, Audience: "meshgate", UserClaim: "sub"}},
+		}, slog.New(slog.NewTextHandler(&log, nil)))
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cp.authority.Pool(), MinVersion: tls.VersionTLS12}}
+		defer transport.CloseIdleConnections()
+		for api, url := range map[string]string{
+			"admin":     fmt.Sprintf("http://127.0.0.1:%d/services", cp.AdminPort()),
+			"admin-tls": fmt.Sprintf("https://localhost:%d/services", port(cp.ports.adminTLS)),
+			"mesh":      fmt.Sprintf("http://127.0.0.1:%d/meshes", cp.MeshPort()),
+			"mesh-tls":  fmt.Sprintf("https://localhost:%d/meshes", cp.MeshTLSPort()),
+			"cloud":     fmt.Sprintf("http://127.0.0.1:%d/v2/control-planes", cp.CloudPort()),
+			"cloud-tls": fmt.Sprintf("https://localhost:%d/v2/control-planes", port(cp.ports.cloudTLS)),
+		} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+token)
+			r.Header.Set(httpkit.HeaderRequestID, api)
+			asked = append(asked, api)
+			a, err := (&http.Client{Transport: transport}).Do(r)
+			if err != nil {
+				t.Errorf("%s: %v", api, err)
+				continue
+			}
+			body, err := io.ReadAll(a.Body)
+			_ = a.Body.Close()
+			if err != nil || a.StatusCode != http.StatusServiceUnavailable {
+				t.Errorf("%s: %d %v", api, a.StatusCode, err)
+			}
+			for _, secret := range []string{"sentinel", "dial", "127.0.0.1"} {
+				if strings.Contains(string(body), secret) {
+					t.Errorf("%s answers %s", api, body)
+				}
+			}
+		}
+	})
+	for _, api := range asked {
+		told := false
+		for line := range strings.Lines(log.String()) {
+			told = told || strings.Contains(line, "request_id="+api+" ") && strings.Contains(line, "sentinel") && strings.Contains(line, "dial tcp")
+		}
+		if !told {
+			t.Errorf("the log does not say why %s answers 503", api)
+		}
+	}
+}
