@@ -1,0 +1,137 @@
+package delivery
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/cloud"
+)
+
+// down lets the next attempts at a receiver fail, after all others.
+func (r *receiver) down(attempts int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answers = slices.Repeat([]int{http.StatusBadGateway}, attempts)
+}
+
+// attempts is how often a request is sent that always fails.
+const attempts = 1 + maxRetries
+
+// delivered delivers events to a receiver for the first time, and forgets what it has got.
+func delivered(t *testing.T, events int) (w *world, r *receiver, hand *worker, ids []string) {
+	t.Helper()
+	w, r = newWorld(t), newReceiver(t)
+	w.hook("p", r, true)
+	ids = w.happen("p", 0, events)
+	hand = w.byHand("p")
+	w.takeTurns(hand, 5+events/maxBatch, w.at("p", uint64(events))) //nolint:gosec // a small number
+	r.refuse()
+	return w, r, hand, ids
+}
+
+// rerun lets a whole replay happen, and returns how it ended and how many requests it took.
+func (w *world) rerun(r *receiver, hand *worker) (status string, requests int) {
+	w.t.Helper()
+	before := r.requests()
+	w.pass(time.Second)
+	w.again("p", w.time().Add(-time.Hour), w.time())
+	w.takeTurns(hand, 2000, func() bool {
+		for len(r.seen) > 0 {
+			<-r.seen // it has room for so many only
+		}
+		return w.ended("p")()
+	})
+	return w.job("p").Status, r.requests() - before
+}
+
+// TestReplaysGrowAgain: an outage, however few events a request has that meets it and however often jobs are made
+// anew meanwhile, does not make the later jobs slow.
+func TestReplaysGrowAgain(t *testing.T) {
+	for name, outages := range map[string]int{"one": 1, "many": 8} {
+		t.Run(name, func(t *testing.T) {
+			w, r, hand, ids := delivered(t, 3)
+			for range outages {
+				r.down(100)
+				if status, _ := w.rerun(r, hand); status != cloud.ReplayFailed {
+					t.Fatalf("a job is %s while its receiver is down", status)
+				}
+			}
+			r.down(0)
+			ids = append(ids, w.happen("p", 3, 1200)...)
+			w.takeTurns(hand, 30, w.at("p", 1200))
+			r.refuse()
+			hand.receiver, hand.replayed = nil, whole // as a new worker
+			status, requests := w.rerun(r, hand)
+			if got := r.events(); status != cloud.ReplayCompleted || !slices.Equal(got, ids) {
+				t.Errorf("%s, %d events came again", status, len(got))
+			}
+			if requests > 6+8+2 { // those that are full, and those in which it grows
+				t.Errorf("it took %d requests", requests)
+			}
+		})
+	}
+}
+
+// TestReplayFindsWhatIsBorne: no job fails because its requests are too large at first, and one begins with what
+// another one has found out.
+func TestReplayFindsWhatIsBorne(t *testing.T) {
+	for _, bears := range []int{1, 2, 30, 100, 199} {
+		t.Run(fmt.Sprint(bears), func(t *testing.T) {
+			w, r, hand, ids := delivered(t, 400)
+			r.mu.Lock()
+			r.bears = bears
+			r.mu.Unlock()
+			for i := range 2 {
+				r.mu.Lock()
+				r.taken = nil
+				r.mu.Unlock()
+				hand.receiver, hand.replayed = nil, whole // as a new worker
+				status, requests := w.rerun(r, hand)
+				if got := r.events(); status != cloud.ReplayCompleted || !slices.Equal(got, ids) {
+					t.Fatalf("%d: %s, %d of %d came again", i, status, len(got), len(ids))
+				}
+				if most := 2*(400/bears+1) + []int{60, 30}[i]; requests > most {
+					t.Errorf("%d: it took %d requests", i, requests)
+				}
+			}
+		})
+	}
+}
+
+// TestReplaysWhateverComes: receivers that bear so many events, refuse some, and are down at times. A job fails only
+// while its receiver is down, and in the end each one brings all events that are not refused.
+func TestReplaysWhateverComes(t *testing.T) {
+	for seed := range uint64(25) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
+			w, r, hand, ids := delivered(t, 1+random.IntN(300))
+			for range 6 {
+				var refused []string
+				for range random.IntN(4) {
+					refused = append(refused, ids[random.IntN(len(ids))])
+				}
+				r.refuse(refused...)
+				r.mu.Lock()
+				r.bears = 1 + random.IntN(maxBatch)
+				r.mu.Unlock()
+				down := random.IntN(3) * random.IntN(4*attempts)
+				r.down(down)
+				if random.IntN(2) == 0 {
+					hand.receiver, hand.replayed = nil, whole // as a new worker
+				}
+				status, _ := w.rerun(r, hand)
+				if status == cloud.ReplayCompleted {
+					if got, want := r.events(), without(ids, refused...); !slices.Equal(got, want) {
+						t.Fatalf("%d of %d came again", len(got), len(want))
+					}
+				} else if down < attempts {
+					t.Fatalf("a job is %s though its receiver bears %d and was away for %d attempts", status, r.bears, down)
+				}
+			}
+		})
+	}
+}
