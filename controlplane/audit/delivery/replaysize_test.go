@@ -85,6 +85,7 @@ func TestReplayFindsWhatIsBorne(t *testing.T) {
 			r.mu.Lock()
 			r.bears = bears
 			r.mu.Unlock()
+			most := 2*(400/bears+1) + 60
 			for i := range 2 {
 				r.mu.Lock()
 				r.taken = nil
@@ -94,11 +95,42 @@ func TestReplayFindsWhatIsBorne(t *testing.T) {
 				if got := r.events(); status != cloud.ReplayCompleted || !slices.Equal(got, ids) {
 					t.Fatalf("%d: %s, %d of %d came again", i, status, len(got), len(ids))
 				}
-				if most := 2*(400/bears+1) + []int{60, 30}[i]; requests > most {
+				if requests >= most {
 					t.Errorf("%d: it took %d requests", i, requests)
 				}
+				most = requests
 			}
 		})
+	}
+}
+
+// TestReplayToWhoWasMended: a receiver that bore little for long, and bears more since, gets larger requests soon
+// after the next job begins.
+func TestReplayToWhoWasMended(t *testing.T) {
+	w, r, hand, ids := delivered(t, 600)
+	hand.replayed = sizing{most: 1, limit: 2, patience: maxPatience}
+	status, requests := w.rerun(r, hand)
+	if got := r.events(); status != cloud.ReplayCompleted || !slices.Equal(got, ids) || requests > minPatience+8+4 {
+		t.Errorf("%s, %d came again in %d requests", status, len(got), requests)
+	}
+}
+
+// TestEventsGrowAgain: what happens after an outage, which has met few events, is not delivered slowly.
+func TestEventsGrowAgain(t *testing.T) {
+	w, r, hand, _ := delivered(t, 1)
+	ids := w.happen("p", 1, 4)
+	r.down(100)
+	for range 5 {
+		if got, err := hand.turn(t.Context()); err != nil || got != failed {
+			t.Fatal(got, err)
+		}
+	}
+	r.down(0)
+	ids = append(ids, w.happen("p", 4, 1200)...)
+	before := r.requests()
+	w.takeTurns(hand, 6+8, w.at("p", 1200))
+	if got := r.events(); !slices.Equal(got, ids) || r.requests() > before+6+8 {
+		t.Errorf("%d events, %d requests", len(got), r.requests()-before)
 	}
 }
 

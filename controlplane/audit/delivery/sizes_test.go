@@ -106,3 +106,27 @@ func TestSizesWhateverIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestSizesByWhatFailed: a limit follows from a request about as large as it may be that fails while a single event
+// is taken, and from nothing else. A single event that fails lets an older limit be tried again at once.
+func TestSizesByWhatFailed(t *testing.T) {
+	long := sizing{most: 5, limit: 6, patience: maxPatience}
+	for name, c := range map[string]struct {
+		sizing
+		failed []int
+		want   sizing
+	}{
+		"full":         {whole, []int{200}, sizing{most: 2, limit: 200, taken: 1, patience: minPatience}},
+		"few":          {whole, []int{3}, sizing{most: 2, limit: none, taken: 1, patience: minPatience}},
+		"an outage":    {whole, []int{200, 1}, sizing{most: 2, limit: none, taken: minPatience + 1, patience: minPatience}},
+		"an old limit": {long, []int{1}, sizing{most: 6, limit: 6, patience: minPatience}},
+	} {
+		s := c.sizing
+		for _, n := range c.failed {
+			s.shrink(&result{status: http.StatusBadGateway}, n)
+		}
+		if s.grow(1); s != c.want {
+			t.Errorf("%s: %+v, want %+v", name, s, c.want)
+		}
+	}
+}
