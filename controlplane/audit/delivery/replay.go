@@ -119,13 +119,12 @@ func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
 	defer w.noteBorne()
 	c := conclusion{r: r, at: at, tried: true, ended: true, step: batch.step(batch.upTo(n), cloud.ReplayRunning)}
 	switch {
-	case r.unwanted() && n > 1:
-		w.replayed.halve(n)
-		w.status(ctx, &batch.work, r, at)
-		return went, nil
-	case r.heavy() && n > 1:
-		w.replayed.shrink(&r, n)
-		w.status(ctx, &batch.work, r, at)
+	case n > 1 && (r.unwanted() || r.heavy()):
+		if w.status(ctx, &batch.work, r, at); r.unwanted() {
+			w.replayed.halve(n)
+		} else {
+			w.replayed.shrink(&r, n)
+		}
 		return went, nil
 	case r.delivered():
 		c.delivered, w.unwanted = n, refusals{}

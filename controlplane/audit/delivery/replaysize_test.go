@@ -28,7 +28,7 @@ func delivered(t *testing.T, events int) (w *world, r *receiver, hand *worker, i
 	w.hook("p", r, true)
 	ids = w.happen("p", 0, events)
 	hand = w.byHand("p")
-	w.takeTurns(hand, 5+events/maxBatch, w.at("p", uint64(events))) //nolint:gosec // a small number
+	w.takeTurns(hand, 5+events/maxBatch, w.at("p", uint64(events)))
 	r.refuse()
 	return w, r, hand, ids
 }
@@ -139,7 +139,7 @@ func TestEventsGrowAgain(t *testing.T) {
 func TestReplaysWhateverComes(t *testing.T) {
 	for seed := range uint64(25) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
+			random := rand.New(rand.NewPCG(seed, 1))
 			w, r, hand, ids := delivered(t, 1+random.IntN(300))
 			for range 6 {
 				var refused []string

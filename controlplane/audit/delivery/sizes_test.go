@@ -70,7 +70,7 @@ func TestSizesNearWhatIsBorne(t *testing.T) {
 // TestSizesRecover: after outages that hit requests of any size at any time, and end at any time, requests are soon
 // as large as before, also those to a receiver that bears more then.
 func TestSizesRecover(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	random := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
 		s := whole
 		m := bearer{bears: 1 + random.IntN(maxBatch)}
