@@ -121,7 +121,7 @@ func (w *worker) taken(ctx context.Context, job *work, r result, at time.Time, f
 	if w.refused != "" {
 		w.vouched = w.refused
 	}
-	w.live.grow()
+	w.live.grow(to - from)
 	w.failures = 0
 	return w.end(ctx, job, conclusion{r: r, at: at, cursor: job.upTo(to), tried: true, ended: true, delivered: to - from, givenUp: from})
 }

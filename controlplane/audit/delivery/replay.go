@@ -100,38 +100,40 @@ func (r *refusals) more(job string) (everything bool) {
 	return r.n > maxSingles
 }
 
-// redeliver makes all attempts to deliver a batch. A job whose batch fails has failed: whoever made it
-// sees that and can make it anew. An event that is refused alone is passed over: others are not kept from coming
-// again by it.
+// redeliver makes all attempts to deliver a batch. A job has failed if a single event fails, or a batch for a reason
+// that has nothing to do with its size: whoever made it sees that and can make it anew. No job fails because more was
+// tried than its receiver bears: after that comes a single event. An event that is refused alone is passed over:
+// others are not kept from coming again by it.
 func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
 	body, n := w.encode(batch.events[:min(w.replayed.most, len(batch.events))], batch.destination.LogFormat)
 	if batch.job.Status != cloud.ReplayRunning {
 		if err := w.advance(ctx, batch, batch.job.Cursor, cloud.ReplayRunning); err != nil {
 			return nothing, err
 		}
+		w.replayed.patience = minPatience // whoever makes a job may have mended the receiver
 	}
 	r, at, got := w.try(ctx, &batch.work, body, func(ctx context.Context, _ *work) bool { return w.stillReplays(ctx, batch) })
-	switch {
-	case got != went:
+	if got != went {
 		return got, nil
-	case r.unwanted() && n > 1:
-		w.replayed.halve(n)
-		w.status(ctx, &batch.work, r, at)
-		return went, nil
 	}
+	defer w.noteBorne()
 	c := conclusion{r: r, at: at, tried: true, ended: true, step: batch.step(batch.upTo(n), cloud.ReplayRunning)}
 	switch {
+	case n > 1 && (r.unwanted() || r.heavy()):
+		if w.status(ctx, &batch.work, r, at); r.unwanted() {
+			w.replayed.halve(n)
+		} else {
+			w.replayed.shrink(&r, n)
+		}
+		return went, nil
 	case r.delivered():
 		c.delivered, w.unwanted = n, refusals{}
-		if !w.replayed.slowly { // one request too large would end the job
-			w.replayed.grow()
-		}
+		w.replayed.grow(n)
 	case r.unwanted() && !w.unwanted.more(batch.job.Number):
 		c.ended = false
 	default:
 		c.step, w.unwanted = batch.step(batch.job.Cursor, cloud.ReplayFailed), refusals{}
 		w.replayed.shrink(&r, n)
-		w.noteBorne()
 	}
 	return went, w.end(ctx, &batch.work, c)
 }

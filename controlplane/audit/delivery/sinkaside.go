@@ -39,10 +39,11 @@ func (s *sink) missed(ctx context.Context, portal string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Contains(s.unread, portal) {
-		if s.unread = append(s.unread, portal); !s.blind {
-			s.Log.Warn("a syslog sink cannot read an audit log now, and will", "sink", s.conn.Target.String(), "portal", portal, "error", err)
-		}
-		s.blind = true // one that was missed before says nothing of the others
+		s.unread = append(s.unread, portal)
+	}
+	if !s.blind && !s.named[portal] { // one that is named already says nothing of the others
+		s.Log.Warn("a syslog sink cannot read an audit log now, and will", "sink", s.conn.Target.String(), "portal", portal, "error", err)
+		s.blind, s.named[portal] = true, true
 	}
 	s.failed.Add(1)
 	if s.look != nil {
@@ -70,6 +71,7 @@ func (s *sink) saw(portal string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.blind, s.looks = false, 0
+	delete(s.named, portal)
 	before := len(s.unread)
 	s.unread = slices.DeleteFunc(s.unread, func(p string) bool { return p == portal })
 	if before > 0 && len(s.unread) == 0 {

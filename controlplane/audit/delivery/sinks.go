@@ -34,8 +34,10 @@ type sink struct {
 	woken chan struct{}
 	// unread are portals that could not be read when the sink looked last, those first that are tried first.
 	// look, unless it is nil, ends the wait until all of them are tried, and looks counts these waits since
-	// the last read that succeeded. blind says that the last read failed.
+	// the last read that succeeded. named are those that the log has named. blind says that it has named one since
+	// the last read that succeeded: the store may be away as a whole, and the others wait for their lines.
 	unread []string
+	named  map[string]bool
 	look   context.CancelFunc
 	looks  int
 	blind  bool
@@ -57,7 +59,7 @@ type sink struct {
 }
 
 func newSink(e *Engine, to syslog.Target) *sink {
-	return &sink{Engine: e, conn: syslog.Conn{Target: to}, scope: scopeOf(to.String()), portals: map[string]bool{}, aside: map[string]bool{}, failures: map[string]int{}, sent: map[string]uint64{}, woken: make(chan struct{}, 1)}
+	return &sink{Engine: e, conn: syslog.Conn{Target: to}, scope: scopeOf(to.String()), portals: map[string]bool{}, aside: map[string]bool{}, failures: map[string]int{}, sent: map[string]uint64{}, named: map[string]bool{}, woken: make(chan struct{}, 1)}
 }
 
 // wake tells a sink of a portal.

@@ -17,12 +17,12 @@ import (
 
 var errDisk = errors.New("the disk does not answer")
 
-// holey is a store that cannot read how far sinks are with the log of a portal, or of any if it has no name,
+// holey is a store that cannot read how far sinks are with the logs of some portals, or of any if it names none,
 // while broken is set.
 type holey struct {
 	store.Store
-	portal string
-	broken *atomic.Bool
+	portals []string
+	broken  *atomic.Bool
 }
 
 func (h holey) View(ctx context.Context, fn func(store.Reader) error) error {
@@ -35,18 +35,18 @@ type holeyReader struct {
 }
 
 func (h holeyReader) Get(k *model.Kind, scope, name string) (*model.Resource, error) {
-	if k == cloud.SinkPositions && scope != "" && (h.portal == "" || h.portal == name) && h.broken.Load() {
+	if k == cloud.SinkPositions && scope != "" && (len(h.portals) == 0 || slices.Contains(h.portals, name)) && h.broken.Load() {
 		return nil, errDisk
 	}
 	return h.Reader.Get(k, scope, name)
 }
 
 // unread is a world with a sink and a store of which a part cannot be read.
-func unread(t *testing.T, portal string) (w *world, c *collector, said *lines, broken *atomic.Bool) {
+func unread(t *testing.T, portals ...string) (w *world, c *collector, said *lines, broken *atomic.Bool) {
 	t.Helper()
 	w, c, said, broken = blankWorld(t), newCollector(t, "127.0.0.1:0"), &lines{}, &atomic.Bool{}
 	w.log = slog.New(slog.NewTextHandler(said, nil))
-	w.open(holey{memstore.Open(memstore.Options{Now: w.time}), portal, broken})
+	w.open(holey{memstore.Open(memstore.Options{Now: w.time}), portals, broken})
 	w.sinks = []syslog.Target{{Network: "tcp", Address: c.Addr().String()}}
 	broken.Store(true)
 	w.start()
@@ -95,7 +95,7 @@ func TestSinkReadsAgain(t *testing.T) {
 // TestSinkReadsEverythingAgain: while nothing can be read the log says so once, whatever number of portals have
 // something; after it, one wait brings all of them, and no one waits for anything else.
 func TestSinkReadsEverythingAgain(t *testing.T) {
-	w, c, said, broken := unread(t, "")
+	w, c, said, broken := unread(t)
 	want := w.happen("a", 0, 1)
 	<-w.held // it has failed until the waits are long
 	for _, portal := range []string{"b", "c", "d", "e"} {
@@ -109,4 +109,29 @@ func TestSinkReadsEverythingAgain(t *testing.T) {
 		t.Errorf("%v arrived", got)
 	}
 	said.told(t, 1)
+}
+
+// TestSinkNamesEachLogItCannotRead: a log that cannot be read is named also if it fails while another one was the
+// last that was tried: at its first failure after a read that succeeds, and once.
+func TestSinkNamesEachLogItCannotRead(t *testing.T) {
+	w, c, said, _ := unread(t, "a", "b")
+	failures := func() uint64 { return w.engine.SinkStats()[0].Failures }
+	w.happen("a", 0, 1)
+	<-w.held // it has failed until the waits are long
+	before := failures()
+	w.happen("b", 0, 1)
+	until(t, "the failure of the second", func() bool { return failures() == before+1 })
+	said.told(t, 1) // nothing was read since: the store may be away as a whole
+	for i := range 6 {
+		before = failures()
+		w.happen("good", i, i+1)
+		until(t, "another portal", func() bool { return len(c.events()) == i+1 })
+		until(t, "one more failure", func() bool { return failures() > before })
+	}
+	said.told(t, 2)
+	for _, portal := range []string{"a", "b"} {
+		if n := said.count("portal=" + portal + " "); n != 1 {
+			t.Errorf("%s is named %d times", portal, n)
+		}
+	}
 }

@@ -1,0 +1,169 @@
+package delivery
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/meshgate/meshgate/controlplane/cloud"
+)
+
+// down lets the next attempts at a receiver fail, after all others.
+func (r *receiver) down(attempts int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answers = slices.Repeat([]int{http.StatusBadGateway}, attempts)
+}
+
+// attempts is how often a request is sent that always fails.
+const attempts = 1 + maxRetries
+
+// delivered delivers events to a receiver for the first time, and forgets what it has got.
+func delivered(t *testing.T, events int) (w *world, r *receiver, hand *worker, ids []string) {
+	t.Helper()
+	w, r = newWorld(t), newReceiver(t)
+	w.hook("p", r, true)
+	ids = w.happen("p", 0, events)
+	hand = w.byHand("p")
+	w.takeTurns(hand, 5+events/maxBatch, w.at("p", uint64(events)))
+	r.refuse()
+	return w, r, hand, ids
+}
+
+// rerun lets a whole replay happen, and returns how it ended and how many requests it took.
+func (w *world) rerun(r *receiver, hand *worker) (status string, requests int) {
+	w.t.Helper()
+	before := r.requests()
+	w.pass(time.Second)
+	w.again("p", w.time().Add(-time.Hour), w.time())
+	w.takeTurns(hand, 2000, func() bool {
+		for len(r.seen) > 0 {
+			<-r.seen // it has room for so many only
+		}
+		return w.ended("p")()
+	})
+	return w.job("p").Status, r.requests() - before
+}
+
+// TestReplaysGrowAgain: an outage, however few events a request has that meets it and however often jobs are made
+// anew meanwhile, does not make the later jobs slow.
+func TestReplaysGrowAgain(t *testing.T) {
+	for name, outages := range map[string]int{"one": 1, "many": 8} {
+		t.Run(name, func(t *testing.T) {
+			w, r, hand, ids := delivered(t, 3)
+			for range outages {
+				r.down(100)
+				if status, _ := w.rerun(r, hand); status != cloud.ReplayFailed {
+					t.Fatalf("a job is %s while its receiver is down", status)
+				}
+			}
+			r.down(0)
+			ids = append(ids, w.happen("p", 3, 1200)...)
+			w.takeTurns(hand, 30, w.at("p", 1200))
+			r.refuse()
+			hand.receiver, hand.replayed = nil, whole // as a new worker
+			status, requests := w.rerun(r, hand)
+			if got := r.events(); status != cloud.ReplayCompleted || !slices.Equal(got, ids) {
+				t.Errorf("%s, %d events came again", status, len(got))
+			}
+			if requests > 6+8+2 { // those that are full, and those in which it grows
+				t.Errorf("it took %d requests", requests)
+			}
+		})
+	}
+}
+
+// TestReplayFindsWhatIsBorne: no job fails because its requests are too large at first, and one begins with what
+// another one has found out.
+func TestReplayFindsWhatIsBorne(t *testing.T) {
+	for _, bears := range []int{1, 2, 30, 100, 199} {
+		t.Run(fmt.Sprint(bears), func(t *testing.T) {
+			w, r, hand, ids := delivered(t, 400)
+			r.mu.Lock()
+			r.bears = bears
+			r.mu.Unlock()
+			most := 2*(400/bears+1) + 60
+			for i := range 2 {
+				r.mu.Lock()
+				r.taken = nil
+				r.mu.Unlock()
+				hand.receiver, hand.replayed = nil, whole // as a new worker
+				status, requests := w.rerun(r, hand)
+				if got := r.events(); status != cloud.ReplayCompleted || !slices.Equal(got, ids) {
+					t.Fatalf("%d: %s, %d of %d came again", i, status, len(got), len(ids))
+				}
+				if requests >= most {
+					t.Errorf("%d: it took %d requests", i, requests)
+				}
+				most = requests
+			}
+		})
+	}
+}
+
+// TestReplayToWhoWasMended: a receiver that bore little for long, and bears more since, gets larger requests soon
+// after the next job begins.
+func TestReplayToWhoWasMended(t *testing.T) {
+	w, r, hand, ids := delivered(t, 600)
+	hand.replayed = sizing{most: 1, limit: 2, patience: maxPatience}
+	status, requests := w.rerun(r, hand)
+	if got := r.events(); status != cloud.ReplayCompleted || !slices.Equal(got, ids) || requests > minPatience+8+4 {
+		t.Errorf("%s, %d came again in %d requests", status, len(got), requests)
+	}
+}
+
+// TestEventsGrowAgain: what happens after an outage, which has met few events, is not delivered slowly.
+func TestEventsGrowAgain(t *testing.T) {
+	w, r, hand, _ := delivered(t, 1)
+	ids := w.happen("p", 1, 4)
+	r.down(100)
+	for range 5 {
+		if got, err := hand.turn(t.Context()); err != nil || got != failed {
+			t.Fatal(got, err)
+		}
+	}
+	r.down(0)
+	ids = append(ids, w.happen("p", 4, 1200)...)
+	before := r.requests()
+	w.takeTurns(hand, 6+8, w.at("p", 1200))
+	if got := r.events(); !slices.Equal(got, ids) || r.requests() > before+6+8 {
+		t.Errorf("%d events, %d requests", len(got), r.requests()-before)
+	}
+}
+
+// TestReplaysWhateverComes: receivers that bear so many events, refuse some, and are down at times. A job fails only
+// while its receiver is down, and in the end each one brings all events that are not refused.
+func TestReplaysWhateverComes(t *testing.T) {
+	for seed := range uint64(25) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			w, r, hand, ids := delivered(t, 1+random.IntN(300))
+			for range 6 {
+				var refused []string
+				for range random.IntN(4) {
+					refused = append(refused, ids[random.IntN(len(ids))])
+				}
+				r.refuse(refused...)
+				r.mu.Lock()
+				r.bears = 1 + random.IntN(maxBatch)
+				r.mu.Unlock()
+				down := random.IntN(3) * random.IntN(4*attempts)
+				r.down(down)
+				if random.IntN(2) == 0 {
+					hand.receiver, hand.replayed = nil, whole // as a new worker
+				}
+				status, _ := w.rerun(r, hand)
+				if status == cloud.ReplayCompleted {
+					if got, want := r.events(), without(ids, refused...); !slices.Equal(got, want) {
+						t.Fatalf("%d of %d came again", len(got), len(want))
+					}
+				} else if down < attempts {
+					t.Fatalf("a job is %s though its receiver bears %d and was away for %d attempts", status, r.bears, down)
+				}
+			}
+		})
+	}
+}
