@@ -19,7 +19,8 @@ import (
 )
 
 // TestWhoMayManagePortals: what callers of each role are answered by every endpoint of portals, of
-// destinations and of the control plane's own log. A request that may be made finds no portal, or no body.
+// destinations, of personal access tokens and of the control plane's own log. A request that may be made
+// finds no portal, or no body.
 func TestWhoMayManagePortals(t *testing.T) {
 	f := setup(t)
 	own, free := f.created("own"), f.created("free")
@@ -81,6 +82,18 @@ func TestWhoMayManagePortals(t *testing.T) {
 			if e.Method != http.MethodDelete {
 				ask(e, free, " of no log")
 			}
+		}
+	}
+	_, doc := f.as("admin", http.MethodPost, "/v2/personal-access-tokens", `{"name":"ci","role":"viewer"}`)
+	token, _ := doc["id"].(string)
+	for _, e := range f.api.endpoints(accessTokens) {
+		ask(e, nobody, "")
+		switch {
+		case strings.HasSuffix(e.Pattern, "}"):
+			ask(e, token, " of a token")
+		case e.Method == http.MethodPost:
+			send(e, e.Pattern, `{"name":"more","role":"viewer"}`, " with a body")
+			send(e, e.Pattern, `{"name":"program","role":"admin","system":true}`, " of a program")
 		}
 	}
 	golden.Compare(t, filepath.Join("testdata", "portal-roles.txt"), []byte(b.String()))

@@ -30,8 +30,8 @@ func (p planes) groupEndpoints(item string) []httpkit.Endpoint {
 	return []httpkit.Endpoint{
 		does(httpkit.Endpoint{Method: http.MethodGet, Pattern: list, Auth: access.Read, Summary: "List the members of a group", Handler: p.members}, "", http.StatusOK, schemaMembersPage, paramSize, paramAfter),
 		does(httpkit.Endpoint{Method: http.MethodPut, Pattern: list, Auth: access.Own, Summary: "Set the members of a group", Handler: p.changing(change{put, cloud.MaxMembers, false})}, schemaMembers, http.StatusNoContent, ""),
-		does(httpkit.Endpoint{Method: http.MethodPost, Pattern: list + "/add", Auth: access.Own, Summary: "Add members to a group", Handler: p.changing(change{add, cloud.MaxAtOnce, false})}, schemaMembers, http.StatusNoContent, ""),
-		does(httpkit.Endpoint{Method: http.MethodPost, Pattern: list + "/remove", Auth: access.Own, Summary: "Remove members from a group", Handler: p.changing(change{remove, cloud.MaxAtOnce, true})}, schemaMembers, http.StatusNoContent, ""),
+		does(httpkit.Endpoint{Method: http.MethodPost, Pattern: list + "/add", Auth: access.Own, Summary: "Add members to a group", Handler: p.changing(change{add, cloud.MaxAtOnce, false})}, schemaSomeMembers, http.StatusNoContent, ""),
+		does(httpkit.Endpoint{Method: http.MethodPost, Pattern: list + "/remove", Auth: access.Own, Summary: "Remove members from a group", Handler: p.changing(change{remove, cloud.MaxAtOnce, true})}, schemaSomeMembers, http.StatusNoContent, ""),
 	}
 }
 

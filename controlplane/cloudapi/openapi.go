@@ -116,19 +116,15 @@ var kinds = entity.Dialect{Reference: openapi.Of(openapi.Object), Variant: func(
 func (a *API) components() schemas {
 	out := schemas{
 		schemaProblem: problemSchema(), "document": openapi.Of(openapi.Object), "jwks": openapi.For[audit.Keys](),
-		"audit_log_webhook": kinds.Patch(webhookForm.Kind.Schema), "audit_log_webhook_status": openapi.For[webhookStatus](), "audit_log_webhook_test": openapi.For[testEvent](),
-		"audit_log_replay_job": openapi.For[replayJob](), "audit_log_replay_job_request": kinds.Given(replayForm.Kind.Schema),
-		"portal_authentication_settings": kinds.Patch(settingsForm.Kind.Schema), "portal_verification_token": openapi.For[verificationToken](),
-		"portal_registration": kinds.Given(cloud.Developers.Schema), "portal_verification": kinds.Given(verificationForm.Kind.Schema), "portal_verified": openapi.For[verified](),
-		"portal_reset": kinds.Given(resetForm.Kind.Schema), "portal_credentials": kinds.Given(loginForm.Kind.Schema),
+		"audit_log_webhook_status": openapi.For[webhookStatus](), "audit_log_webhook_test": openapi.For[testEvent](), "audit_log_replay_job": openapi.For[replayJob](),
+		"portal_verification_token": openapi.For[verificationToken](), "portal_verified": openapi.For[verified](),
 	}
 	maps.Copy(out, planeSchemas())
+	maps.Copy(out, bodies())
 	for _, c := range append(a.collections[:len(a.collections):len(a.collections)], portals, developers) {
 		c.describe(out)
 	}
-	developer := out[cloud.Developers.Name+suffixRequest]
-	maps.Copy(developer.Properties, kinds.Given(extraForm.Kind.Schema).Properties)
-	out[cloud.Developers.Name+suffixChange] = kinds.Patch(changeForm.Kind.Schema)
+	amend(out)
 	shown := out[cloud.Portals.Name]
 	for _, name := range []string{"application_count", "developer_count", "published_product_count"} {
 		shown.Properties[name] = openapi.Count()
@@ -140,7 +136,10 @@ func (a *API) components() schemas {
 // describe adds the schemas of a kind.
 func (c *Collection) describe(out schemas) {
 	name := c.Kind.Name
-	out[name], out[name+suffixRequest], out[name+suffixChange] = c.shown(), kinds.Given(c.Kind.Schema), kinds.Patch(c.Kind.Schema)
+	out[name], out[name+suffixRequest] = c.shown(), writtenOf(c.Kind.Schema)
+	if !c.Fixed {
+		out[name+suffixChange] = changeOf(c.Kind.Schema)
+	}
 	out[name+suffixPage] = c.page(openapi.To(name))
 }
 

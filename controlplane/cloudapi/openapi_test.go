@@ -2,8 +2,10 @@ package cloudapi
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/admit/admittest"
@@ -66,4 +68,57 @@ func (f *planeFixture) created(want int, path, body string) string {
 	f.t.Helper()
 	id, _ := f.expects(want, http.MethodPost, path, body)["id"].(string)
 	return id
+}
+
+// TestOfferedMembers: no member that the document offers in a body is refused as unknown, and no body takes
+// more or fewer control planes than it says.
+func TestOfferedMembers(t *testing.T) {
+	f := setupPlanes(t)
+	portal := f.created(http.StatusCreated, "/v2/portals", `{"name":"docs"}`)
+	developer := f.created(http.StatusCreated, "/v2/portals/"+portal+"/developers", `{"email":"ada@example.com","full_name":"Ada"}`)
+	destination := f.created(http.StatusOK, "/v2/audit-log-destinations", `{"name":"siem","endpoint":"https://siem.example/","authorization":"x","log_format":"cef"}`)
+	member, group := f.plane("member", "CLUSTER_TYPE_HYBRID"), f.plane("group", "CLUSTER_TYPE_CONTROL_PLANE_GROUP")
+	cert, _ := admittest.Certificate(t)
+	pinned := f.pinned(member, cert)
+	components := f.api.components()
+	tried := 0
+	for _, e := range f.api.everyEndpoint() {
+		schema := components[e.Contract.Body]
+		if schema == nil || f.api.isEntity(e.Pattern) {
+			continue
+		}
+		id := member
+		switch {
+		case strings.Contains(e.Pattern, "/group-"):
+			id = group
+		case strings.Contains(e.Pattern, "/audit-log-destinations"):
+			id = destination
+		}
+		path := strings.NewReplacer("{"+pathPortal+"}", portal, "{"+pathDeveloper+"}", developer, "{certificateId}", pinned, "{"+pathID+"}", id).Replace(e.Pattern)
+		for name := range schema.Properties {
+			tried++
+			status, doc := f.do(e.Method, path, `{"`+name+`":{}}`)
+			if status == http.StatusNotFound && !strings.HasPrefix(path, siteBase) || strings.Contains(fmt.Sprint(doc), ruleUnknown) {
+				t.Errorf("%s %s with %s: %d %v", e.Method, e.Pattern, name, status, doc)
+			}
+		}
+		if list := schema.Properties[fieldMembers]; list != nil {
+			f.takesAsMany(e.Method, path, member, int(*list.MinItems), int(*list.MaxItems))
+		}
+	}
+	if tried < 50 {
+		t.Errorf("%d members were tried", tried)
+	}
+}
+
+// takesAsMany checks that a body may name control planes from so many to so many.
+func (f *planeFixture) takesAsMany(method, path, member string, least, most int) {
+	f.t.Helper()
+	for n := range most + 2 {
+		_, doc := f.do(method, path, `{"members":[`+strings.TrimSuffix(strings.Repeat(`{"id":"`+member+`"},`, n), ",")+`]}`)
+		said := fmt.Sprint(doc)
+		if takes := !strings.Contains(said, ruleMinItems) && !strings.Contains(said, ruleMaxItems); takes != (n >= least && n <= most) {
+			f.t.Errorf("%s %s with %d members: %v", method, path, n, doc)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 // The schemas of control planes beside those of their kind.
 const (
 	schemaMembers      = "control_plane_members"
+	schemaSomeMembers  = "control_plane_members_some"
 	schemaMembersPage  = "control_plane_members_page"
 	schemaMemberStatus = "control_plane_member_status"
 	schemaGroupStatus  = "control_plane_group_status"
@@ -35,18 +36,15 @@ func planeSchemas() schemas {
 	members := openapi.Closed(schemas{"page": openapi.Closed(schemas{"size": count(), "next": text().OrNull(), "total": count()}, "size", "next")}, "page")
 	return schemas{
 		cloud.ControlPlanes.Name: record, cloud.ControlPlanes.Name + suffixPage: (&Collection{Paging: byNumber}).page(openapi.To(cloud.ControlPlanes.Name)),
-		cloud.ControlPlanes.Name + suffixRequest: kinds.Given(cloud.ControlPlanes.Schema), cloud.ControlPlanes.Name + suffixChange: kinds.Patch(cloud.ControlPlanes.Schema),
-		schemaMembers:      openapi.Closed(schemas{fieldMembers: openapi.List(openapi.Closed(schemas{"id": text()}, "id"))}, fieldMembers),
 		schemaMembersPage:  openapi.Closed(schemas{"data": openapi.List(openapi.To(cloud.ControlPlanes.Name)), "meta": members}, "data", "meta"),
 		schemaMemberStatus: openapi.Closed(schemas{"is_member": openapi.Of(openapi.Boolean)}, "is_member"),
 		schemaGroupStatus: openapi.Closed(schemas{"item": openapi.Closed(schemas{
 			"id": text(), "created_at": openapi.Moment(), "updated_at": openapi.Moment(), "state": openapi.OneOf(stateOK, stateConflict, stateUnknown), "conflicts": openapi.List(openapi.For[clashing]()),
 		}, "id", "state", "conflicts")}, "item"),
-		schemaNodes:            openapi.Closed(schemas{"items": openapi.List(openapi.For[node]()), "page": openapi.Closed(schemas{"total_count": count(), "next": text()}, "total_count")}, "items", "page"),
-		schemaHash:             openapi.Closed(schemas{"expected_hash": text(), "created_at": openapi.Moment(), "updated_at": openapi.Moment()}, "expected_hash", "created_at", "updated_at"),
-		schemaOrganization:     openapi.For[located](),
-		schemaCertificate:      openapi.Closed(schemas{"item": openapi.For[certificate]()}, "item"),
-		schemaCertificateGiven: kinds.Given(cloud.ClientCertificates.Schema),
+		schemaNodes:        openapi.Closed(schemas{"items": openapi.List(openapi.For[node]()), "page": openapi.Closed(schemas{"total_count": count(), "next": text()}, "total_count")}, "items", "page"),
+		schemaHash:         openapi.Closed(schemas{"expected_hash": text(), "created_at": openapi.Moment(), "updated_at": openapi.Moment()}, "expected_hash", "created_at", "updated_at"),
+		schemaOrganization: openapi.For[located](),
+		schemaCertificate:  openapi.Closed(schemas{"item": openapi.For[certificate]()}, "item"),
 		schemaCertificates: openapi.Closed(schemas{
 			"items": openapi.List(openapi.For[certificate]()), "page": openapi.Closed(schemas{"total": count(), "next": text()}, "total"),
 		}, "items", "page"),

@@ -68,6 +68,9 @@ type located struct {
 // pathPlanes is the path of all control planes.
 const pathPlanes = base + "/control-planes"
 
+// fieldClusterType is the member that says whether a control plane is a group.
+const fieldClusterType = "cluster_type"
+
 // pathEntities is the path of the entities of one.
 const pathEntities = pathPlanes + "/{" + pathID + "}/core-entities"
 
@@ -77,7 +80,7 @@ type planes struct{ served }
 func (a *API) planes() planes {
 	return planes{served{a, &Collection{
 		Kind: cloud.ControlPlanes, Title: "Control plane", Missing: "The requested control plane was not found.", Created: http.StatusCreated, Paging: byNumber,
-		Filters: []string{"id", "name", "cluster_type", "cloud_gateway"}, Sorts: []string{"created_at", "name", "updated_at"}, Labelled: true,
+		Filters: []string{"id", "name", fieldClusterType, "cloud_gateway"}, Sorts: []string{"created_at", "name", "updated_at"}, Labelled: true,
 		Sentences: map[mistaken]sentence{{"", ruleUnknown}: {title: titleInvalid, detail: "Request contains unknown property"}},
 	}}}
 }
@@ -170,8 +173,8 @@ func (p planes) patch(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p planes) unchanging(res *model.Resource, given map[string]any) error {
-	if _, names := given["cluster_type"]; names {
-		return p.refused(invalid{Field: "cluster_type", Reason: "property cluster_type should not exist", Rule: ruleUnknown, Source: fromBody})
+	if _, names := given[fieldClusterType]; names {
+		return p.refused(invalid{Field: fieldClusterType, Reason: "property " + fieldClusterType + " should not exist", Rule: ruleUnknown, Source: fromBody})
 	}
 	if name, names := given["name"]; names && res.Name == cloud.DefaultID && name != model.DefaultControlPlane {
 		return refused(invalid{Field: "name", Reason: "the first control plane keeps its name", Rule: ruleInvalid, Source: fromBody})
@@ -224,7 +227,7 @@ func (p planes) record(res *model.Resource) map[string]any {
 		"id": res.Name, "name": c.Name, "description": c.Description, "labels": labels,
 		"config": map[string]any{
 			"control_plane_endpoint": p.api.Planes.Endpoint, "telemetry_endpoint": p.api.Planes.Telemetry,
-			"cluster_type": c.ClusterType, "auth_type": c.AuthType, "cloud_gateway": c.CloudGateway, "proxy_urls": proxies,
+			fieldClusterType: c.ClusterType, "auth_type": c.AuthType, "cloud_gateway": c.CloudGateway, "proxy_urls": proxies,
 		},
 		"created_at": stamp(res.Created), "updated_at": stamp(latest(res.Created, res.Modified)),
 	}

@@ -38,6 +38,10 @@ type receiver struct {
 	// batches are the events of each request, in the order of their arrival.
 	batches [][]event
 	bad     []string
+	// came are the times at which events arrived for the first time, by their browsers.
+	came map[string]time.Time
+	// under is how many requests are under way.
+	under int
 	// gate, if set, is what requests wait for before they are answered.
 	gate chan struct{}
 }
@@ -54,7 +58,7 @@ func newReceiver() *receiver {
 	cert, key := framework.Certificate("siem.example")
 	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
 	Expect(err).NotTo(HaveOccurred())
-	r := &receiver{port: framework.FreePorts(1)[0], cert: pair}
+	r := &receiver{came: map[string]time.Time{}, port: framework.FreePorts(1)[0], cert: pair}
 	r.comeBack()
 	DeferCleanup(r.goAway)
 	DeferCleanup(r.open)
@@ -81,6 +85,7 @@ func (r *receiver) comeBack() {
 // take takes the events of a request at once, and may answer later.
 func (r *receiver) take(w http.ResponseWriter, req *http.Request) {
 	gate := r.note(req)
+	defer r.leave()
 	if gate == nil {
 		return
 	}
@@ -94,6 +99,10 @@ func (r *receiver) take(w http.ResponseWriter, req *http.Request) {
 func (r *receiver) note(req *http.Request) (gate chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now()
+	if r.under++; r.under > 1 { // only one portal sends here
+		r.bad = append(r.bad, fmt.Sprintf("%d requests at a time", r.under))
+	}
 	if req.Method != http.MethodPost || req.Header.Get("Authorization") != credential {
 		r.bad = append(r.bad, fmt.Sprint(req.Method, req.Header))
 	}
@@ -104,9 +113,26 @@ func (r *receiver) note(req *http.Request) (gate chan struct{}) {
 			r.bad = append(r.bad, fmt.Sprintf("%v: %s", err, lines.Text()))
 		}
 		batch = append(batch, e)
+		if _, again := r.came[e.Agent]; !again {
+			r.came[e.Agent] = now
+		}
 	}
 	r.batches = append(r.batches, batch)
 	return r.gate
+}
+
+// leave is the end of a request. Who sent it learns of it afterwards, and may send the next one then.
+func (r *receiver) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.under--
+}
+
+// arrival is when an event arrived for the first time.
+func (r *receiver) arrival(agent string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.came[agent]
 }
 
 // signed verifies the signature of a line as a receiver does that knows the documentation: it is of the object

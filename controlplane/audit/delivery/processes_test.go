@@ -156,9 +156,12 @@ func kill(t *testing.T, path string, first, after int) int {
 	return len(w.kept("p"))
 }
 
-// TestTwoProcesses: of two engines on one store, one delivers; when it dies without a word, the other goes
-// on after the span of a lease, and nothing arrives twice.
-func TestTwoProcesses(t *testing.T) {
+// TestTwoEngines: of two engines on one store, one delivers; when it can write no more and gives nothing back,
+// the other goes on after the span of a lease, and nothing arrives twice. They are in one process, on the memory
+// store and without Sole, which the product never has: this is about leases alone, on which a store would rely
+// that several processes write at once. That two processes with one file of sqlite never deliver at the same
+// time, and that one goes on where the other was killed, is proved by e2e/cloud/standby_test.go.
+func TestTwoEngines(t *testing.T) {
 	w := newWorld(t)
 	w.sole, w.span = false, 5*time.Second // it is real time: no lease ends because the machine is busy
 	r := newReceiver(t)
