@@ -115,7 +115,7 @@ func inPlane(r *http.Request) access.Scope {
 // scope is the scope of the entities of the control plane that a path names.
 func (p planes) scope(r *http.Request) string { return inPlane(r).ControlPlane }
 
-// body reads a body as a write of a control plane: an empty description is none.
+// body reads a body as a write of a control plane.
 func (p planes) body(w http.ResponseWriter, r *http.Request) (httpkit.Body, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	body, err := httpkit.ReadBody(r)
@@ -124,9 +124,6 @@ func (p planes) body(w http.ResponseWriter, r *http.Request) (httpkit.Body, erro
 	}
 	if err == nil {
 		err = p.foreignMembers(body.Values)
-	}
-	if text, given := body.Values["description"].(string); given && text == "" {
-		body.Values["description"] = nil
 	}
 	return body, err
 }

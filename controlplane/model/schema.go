@@ -56,7 +56,7 @@ type Field struct {
 	OneOfInt []int64
 	// Between bounds an Integer or Number, inclusively.
 	Between *[2]int64
-	// MaxLen bounds a String in bytes; 0 means MaxText. Empty strings are always refused.
+	// MaxLen bounds a String in bytes; 0 means MaxText. Empty strings are refused, unless Chars begins at 0.
 	MaxLen int
 	// Chars, if set, bounds a String in characters, inclusively, in place of MaxLen. Four bytes of
 	// each are at most MaxText.
