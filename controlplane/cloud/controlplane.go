@@ -47,6 +47,14 @@ var ControlPlanes = rules.Describe(ControlPlane{}, model.Kind{
 	Schema: &model.Schema{CreatedUnit: time.Millisecond, Updated: true},
 })
 
+// SpellingsOfType lists all spellings of a type of control planes, the given one among them.
+func SpellingsOfType(text string) []string {
+	if text == TypeHybrid || text == TypePlane {
+		return []string{TypeHybrid, TypePlane}
+	}
+	return []string{text}
+}
+
 // IsGroup reports whether it consists of others.
 func (c *ControlPlane) IsGroup() bool { return c.ClusterType == TypeGroup }
 

@@ -65,6 +65,9 @@ type located struct {
 	Region string `json:"region,omitempty"`
 }
 
+// fieldType is where a control plane says what it is.
+const fieldType = "cluster_type"
+
 // pathPlanes is the path of all control planes.
 const pathPlanes = base + "/control-planes"
 
@@ -77,7 +80,7 @@ type planes struct{ served }
 func (a *API) planes() planes {
 	return planes{served{a, &Collection{
 		Kind: cloud.ControlPlanes, Title: "Control plane", Missing: "The requested control plane was not found.", Created: http.StatusCreated, Paging: byNumber,
-		Filters: []string{"id", "name", "cluster_type", "cloud_gateway"}, Sorts: []string{"created_at", "name", "updated_at"}, Labelled: true,
+		Filters: []string{"id", "name", fieldType, "cloud_gateway"}, Spellings: map[string]func(string) []string{fieldType: cloud.SpellingsOfType}, Sorts: []string{"created_at", "name", "updated_at"}, Labelled: true,
 		Sentences: map[mistaken]sentence{{"", ruleUnknown}: {title: titleInvalid, detail: "Request contains unknown property"}},
 	}}}
 }
@@ -167,8 +170,8 @@ func (p planes) patch(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p planes) unchanging(res *model.Resource, given map[string]any) error {
-	if _, names := given["cluster_type"]; names {
-		return p.refused(invalid{Field: "cluster_type", Reason: "property cluster_type should not exist", Rule: ruleUnknown, Source: fromBody})
+	if _, names := given[fieldType]; names {
+		return p.refused(invalid{Field: fieldType, Reason: "property cluster_type should not exist", Rule: ruleUnknown, Source: fromBody})
 	}
 	if name, names := given["name"]; names && res.Name == cloud.DefaultID && name != model.DefaultControlPlane {
 		return refused(invalid{Field: "name", Reason: "the first control plane keeps its name", Rule: ruleInvalid, Source: fromBody})
