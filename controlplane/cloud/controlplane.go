@@ -22,7 +22,7 @@ const DefaultID = "00000000-0000-4000-8000-000000000000"
 // Source: requirement "Control plane".
 type ControlPlane struct {
 	Name        string `json:"name" jsonschema_extras:"x-unique=true,x-check=control-plane-name,x-chars=2..256"`
-	Description string `json:"description,omitempty" jsonschema_extras:"x-chars=1..2048"`
+	Description string `json:"description,omitempty" jsonschema_extras:"x-chars=0..2048"`
 	// ClusterType is as its creator has spelled it.
 	ClusterType  string            `json:"cluster_type" jsonschema:"enum=CLUSTER_TYPE_HYBRID,enum=CLUSTER_TYPE_CONTROL_PLANE,enum=CLUSTER_TYPE_CONTROL_PLANE_GROUP,default=CLUSTER_TYPE_HYBRID"`
 	AuthType     string            `json:"auth_type" jsonschema:"enum=pinned_client_certs,enum=pki_client_certs,default=pinned_client_certs"`
@@ -46,6 +46,14 @@ var ControlPlanes = rules.Describe(ControlPlane{}, model.Kind{
 	Name: "control_plane", Path: "control-planes", Scoping: model.Global, Class: model.Config,
 	Schema: &model.Schema{CreatedUnit: time.Millisecond, Updated: true},
 })
+
+// SpellingsOfType lists all spellings of a type of control planes, the given one among them.
+func SpellingsOfType(text string) []string {
+	if text == TypeHybrid || text == TypePlane {
+		return []string{TypeHybrid, TypePlane}
+	}
+	return []string{text}
+}
 
 // IsGroup reports whether it consists of others.
 func (c *ControlPlane) IsGroup() bool { return c.ClusterType == TypeGroup }

@@ -15,7 +15,7 @@ import (
 type Portal struct {
 	Name        string `json:"name" jsonschema_extras:"x-unique=true,x-check=name,x-chars=1..255"`
 	DisplayName string `json:"display_name,omitempty" jsonschema_extras:"x-check=name,x-chars=1..255"`
-	Description string `json:"description,omitempty" jsonschema_extras:"x-chars=1..512"`
+	Description string `json:"description,omitempty" jsonschema_extras:"x-chars=0..512"`
 	// IsPublic portals have no developers.
 	IsPublic                bool `json:"is_public" jsonschema:"default=false"`
 	RBACEnabled             bool `json:"rbac_enabled" jsonschema:"default=false"`

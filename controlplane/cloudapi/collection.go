@@ -40,6 +40,9 @@ type Collection struct {
 	Resolve func(r store.Reader, values map[string]any) error
 	// Filters are members that filters name.
 	Filters []string
+	// Spellings list, of members whose values have several spellings, all those of a value. To filters they are
+	// one value.
+	Spellings map[string]func(text string) []string
 	// Sorts are members by which lists are sorted. Labelled lists are selected by labels.
 	Sorts    []string
 	Labelled bool

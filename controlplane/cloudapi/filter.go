@@ -20,18 +20,22 @@ type operator struct {
 	// name is its name in a query, summary what follows the name of a member in its description.
 	name, summary string
 	compare       func(want string) func(text string) bool
+	// negated operators select what compare does not.
+	negated bool
 }
 
 // equal is the operator of filters that name none.
 const equal = "eq"
 
+func exactly(want string) func(string) bool { return func(text string) bool { return text == want } }
+
 var operators = []operator{
-	{equal, "is this text", func(want string) func(string) bool { return func(text string) bool { return text == want } }},
-	{"neq", "is not this text", func(want string) func(string) bool { return func(text string) bool { return text != want } }},
-	{"contains", "contains this text", func(want string) func(string) bool {
+	{name: equal, summary: "is this text", compare: exactly},
+	{name: "neq", summary: "is not this text", compare: exactly, negated: true},
+	{name: "contains", summary: "contains this text", compare: func(want string) func(string) bool {
 		return func(text string) bool { return strings.Contains(text, want) }
 	}},
-	{"oeq", "is one of these texts, separated by commas", func(want string) func(string) bool {
+	{name: "oeq", summary: "is one of these texts, separated by commas", compare: func(want string) func(string) bool {
 		choices := strings.Split(want, ",")
 		return func(text string) bool { return slices.Contains(choices, text) }
 	}},
@@ -40,12 +44,20 @@ var operators = []operator{
 // filterOf is the parameter that filters by a member.
 func filterOf(member string) string { return "filter[" + member + "]" }
 
-// filterFrom reads a described parameter: filter[name] or filter[name][operator].
-func filterFrom(name, value string) filter {
+// filterFrom reads a described parameter: filter[name] or filter[name][operator]. A value that has several
+// spellings is compared in all of them.
+func (c *Collection) filterFrom(name, value string) filter {
 	member, rest, _ := strings.Cut(strings.TrimPrefix(name, "filter["), "]")
 	by := cmp.Or(strings.Trim(rest, "[]"), equal)
 	i := slices.IndexFunc(operators, func(o operator) bool { return o.name == by })
-	return filter{member, operators[i].compare(value)}
+	o := operators[i]
+	holds, spellings := o.compare(value), c.Spellings[member]
+	return filter{member, func(text string) bool {
+		if spellings == nil {
+			return holds(text) != o.negated
+		}
+		return slices.ContainsFunc(spellings(text), holds) != o.negated
+	}}
 }
 
 // selects reports whether all filters select a resource.

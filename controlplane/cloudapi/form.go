@@ -15,9 +15,15 @@ import (
 // form describes a body that is no resource. Its mistakes are told as those of resources are.
 type form struct{ *Collection }
 
-// newForm describes the body of the type of spec; optional members say omitempty.
+// newForm describes the body of the type of spec; optional members say omitempty. What is left out stays as it
+// is, so null could only mean the same, and is refused: who sends it wants to empty a member.
 func newForm(spec any) form {
-	return form{&Collection{Kind: formRules.Describe(spec, model.Kind{Schema: &model.Schema{CreatedUnit: time.Millisecond}})}}
+	kind := formRules.Describe(spec, model.Kind{Schema: &model.Schema{CreatedUnit: time.Millisecond}})
+	for i := range kind.Schema.Fields {
+		f := &kind.Schema.Fields[i]
+		f.NotNull = !f.Required && !f.Meta
+	}
+	return form{&Collection{Kind: kind}}
 }
 
 var formRules = &model.Rules{Checks: map[string]func(any) string{

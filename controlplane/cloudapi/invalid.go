@@ -100,6 +100,8 @@ func (s served) invalid(v fault.Violation, given map[string]any) invalid {
 	case v.Message == httpkit.TextTwice: // also of a member that there is not
 	case f == nil, f.Meta, f.Hidden:
 		out.Rule, out.Reason = ruleUnknown, "property "+path+" should not exist"
+	case isNull(f, v, value):
+		out.Rule, out.Reason = ruleOfType(f), model.TextNotNull
 	case value == nil, isText && strings.TrimSpace(text) == "" && s.says(path, ruleRequired):
 		out.Rule, out.Reason = ruleRequired, strconv.Quote(path)+" is required"
 	case !fits(f, value):
@@ -112,6 +114,24 @@ func (s served) invalid(v fault.Violation, given map[string]any) invalid {
 		out.bound(f, value)
 	}
 	return out
+}
+
+// isNull reports whether a violation is about a null that was given for what may be left out. One that may not
+// is required, whether it is null or missing.
+func isNull(f *model.Field, v fault.Violation, value any) bool {
+	optional := !f.Required || f.Default != nil
+	return value == nil && optional && (v.Message == model.TextNotNull || v.Message == model.TextRequired)
+}
+
+// ruleOfType is the rule by which null is no value of a field. A text that has a form of its own, such as a UUID,
+// is not just any text.
+func ruleOfType(f *model.Field) string {
+	if f.Type == model.String && f.Check != nil {
+		if rule := textRules[f.Check("")]; rule != "" {
+			return rule
+		}
+	}
+	return typeRules[f.Type]
 }
 
 // says reports whether a mistake has a sentence of its own.

@@ -227,19 +227,8 @@ func (p planes) named(w http.ResponseWriter, r *http.Request, most int) ([]strin
 func (p planes) members(w http.ResponseWriter, r *http.Request) {
 	query, err := httpkit.Query(r)
 	size, after := defaultSize, ""
-	var bad []invalid
-	for name, values := range query {
-		switch value := values[len(values)-1]; name {
-		case argSize:
-			bad = append(bad, number(name, value, maxSize, &size)...)
-		case argAfter:
-			bad = append(bad, cursor(name, value, &after)...)
-		default:
-			bad = append(bad, unknownParameter(name))
-		}
-	}
-	if err == nil && len(bad) > 0 {
-		err = refused(bad...)
+	if err == nil {
+		err = readQuery(query, among(map[string]parameter{argSize: numeric(maxSize, &size), argAfter: cursor(&after)}))
 	}
 	var rows []*model.Resource
 	if err == nil {

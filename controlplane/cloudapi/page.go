@@ -2,7 +2,6 @@ package cloudapi
 
 import (
 	"encoding/base64"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -85,66 +84,34 @@ func (s served) listOf(w http.ResponseWriter, r *http.Request, of store.Query) {
 // wanted reads the parameters of a list: those that its contract describes.
 func (s served) wanted(query url.Values) (want wanted, err error) {
 	want = wanted{size: defaultSize, number: 1}
-	var bad []invalid
 	known := s.parameters()
-	for name, values := range query {
-		value := values[len(values)-1]
+	err = readQuery(query, func(name string) (parameter, bool) {
 		described := slices.ContainsFunc(known, func(p httpkit.Parameter) bool { return p.Name == name })
 		switch {
 		case !described:
-			bad = append(bad, unknownParameter(name))
+			return nil, false
 		case name == argSort:
-			bad = append(bad, s.sorting(value, &want.order)...)
+			return func(_, value string) []invalid { return s.sorting(value, &want.order) }, false
 		case name == argLabels:
-			want.labels = labelsOf(value)
+			return func(_, value string) []invalid { want.labels = labelsOf(value); return nil }, false
 		case name == argSize:
-			bad = append(bad, number(name, value, maxSize, &want.size)...)
+			return numeric(maxSize, &want.size), false
 		case name == argNumber:
-			bad = append(bad, number(name, value, 1<<31-1, &want.number)...)
+			return numeric(1<<31-1, &want.number), false
 		case name == argAfter:
-			bad = append(bad, cursor(name, value, &want.after)...)
+			return cursor(&want.after), false
 		case name == argBefore:
-			bad = append(bad, cursor(name, value, &want.before)...)
-		default:
-			want.filters = append(want.filters, filterFrom(name, value))
+			return cursor(&want.before), false
 		}
+		return func(name, value string) []invalid {
+			want.filters = append(want.filters, s.filterFrom(name, value))
+			return nil
+		}, true
+	})
+	if err == nil && query.Has(argAfter) && query.Has(argBefore) {
+		err = refused(invalid{Field: argBefore, Reason: "cannot be given beside " + argAfter, Rule: ruleInvalid, Source: fromQuery})
 	}
-	if len(bad) > 0 {
-		slices.SortFunc(bad, func(a, b invalid) int { return strings.Compare(a.Field, b.Field) })
-		return want, refused(bad...)
-	}
-	return want, nil
-}
-
-// unknownParameter refuses a parameter that a list does not describe.
-func unknownParameter(name string) invalid {
-	return invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromQuery}
-}
-
-// number reads a number from 1 to most.
-func number(name, value string, most int, into *int) []invalid {
-	n, err := strconv.Atoi(value)
-	switch {
-	case err != nil:
-		return []invalid{{Field: name, Reason: "must be a number", Rule: ruleNumber, Source: fromQuery}}
-	case n < 1:
-		least := 1
-		return []invalid{{Field: name, Reason: "must be at least 1", Rule: ruleMin, Minimum: &least, Source: fromQuery}}
-	case n > most:
-		return []invalid{{Field: name, Reason: fmt.Sprintf("must be at most %d", most), Rule: ruleMax, Maximum: &most, Source: fromQuery}}
-	}
-	*into = n
-	return nil
-}
-
-// cursor reads the name before or after which a page is.
-func cursor(name, value string, into *string) []invalid {
-	raw, err := base64.RawURLEncoding.DecodeString(value)
-	if err != nil || !model.IsUUID(string(raw)) {
-		return []invalid{{Field: name, Reason: "is no cursor of this list", Rule: ruleInvalid, Source: fromQuery}}
-	}
-	*into = string(raw)
-	return nil
+	return want, err
 }
 
 // The cursors of the ends of a list: no resource has a name beyond them. They follow an empty page.

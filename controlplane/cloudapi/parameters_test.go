@@ -90,3 +90,58 @@ func TestFiltersOfEntitiesAreDescribed(t *testing.T) {
 		t.Errorf("the pages of a filtered list have %d services, want 3", n)
 	}
 }
+
+// TestUnknownFiltersOfEntities: lists of entities below a control plane refuse filters that they do not have, as the
+// other lists of this API do. Who deletes what such a list shows would delete everything.
+func TestUnknownFiltersOfEntities(t *testing.T) {
+	f := setupPlanes(t)
+	a := f.plane("aa", "CLUSTER_TYPE_HYBRID")
+	f.created(201, entities(a)+"/services", `{"name":"own","host":"h.test"}`)
+	f.created(201, entities(a)+"/upstreams", `{"name":"own"}`)
+	f.created(201, entities(a)+"/consumers", `{"username":"own","custom_id":"1","tags":["t"]}`)
+	refused := map[string]bool{}
+	for _, e := range f.api.everyEndpoint() {
+		listed := slices.ContainsFunc(e.Contract.Query, func(p httpkit.Parameter) bool { return p.Name == "offset" })
+		if !f.api.isEntity(e.Pattern) || e.Method != http.MethodGet || !listed {
+			continue
+		}
+		path := strings.NewReplacer("{id}", a, "{owner}", "own", "{key}", "own", "{tag}", "t").Replace(e.Pattern)
+		unknown := []string{"filter[name][neq]", "filter[name][oeq]", "filter[tags]", "filter[name", "filter[]", "filter"}
+		if strings.Contains(e.Pattern, "/tags") {
+			unknown = append(unknown, "filter[name]")
+		}
+		for _, name := range unknown {
+			status, body := f.raw("admin", e.Method, path+"?"+url.Values{name: {"x"}}.Encode(), "")
+			switch {
+			case status == http.StatusBadRequest && strings.Contains(body, name):
+				refused[path] = true
+			case status != http.StatusNotFound: // of an owner that there is not
+				t.Errorf("%s?%s=x: %d %s", path, name, status, body)
+			}
+		}
+	}
+	for _, path := range []string{"/services", "/services/own/routes", "/upstreams/own/health", "/consumers/own/oauth2", "/oauth2_tokens", "/tags", "/tags/t"} {
+		if !refused[entities(a)+path] {
+			t.Errorf("%s refuses no filter", path)
+		}
+	}
+	const contains = "filter[name][contains]="
+	for path, want := range map[string]int{
+		"/services?" + contains + "o&" + contains + "x": 0, "/services?" + contains + "o&" + contains + "n": 1, "/services?filter[name]=own&filter[name]=other": 0,
+		"/consumers?custom_id=1": 1, "/consumers?custom_id=1&filter[name]=other": 0,
+	} {
+		if got := f.has(a, path); got != want {
+			t.Errorf("%s lists %d, want %d", path, got, want)
+		}
+	}
+	for _, name := range []string{"own-2", "own-x-2"} {
+		f.created(201, entities(a)+"/services", `{"name":"`+name+`","host":"h.test"}`)
+	}
+	n := 0
+	for next := entities(a) + "/services?size=1&" + contains + "2&" + contains + "x"; next != ""; n++ {
+		next, _ = f.expects(200, "GET", next, "")["next"].(string)
+	}
+	if n != 1 {
+		t.Errorf("a list with two filters has %d pages", n)
+	}
+}

@@ -65,6 +65,7 @@ type located struct {
 	Region string `json:"region,omitempty"`
 }
 
+
 // pathPlanes is the path of all control planes.
 const pathPlanes = base + "/control-planes"
 
@@ -80,7 +81,7 @@ type planes struct{ served }
 func (a *API) planes() planes {
 	return planes{served{a, &Collection{
 		Kind: cloud.ControlPlanes, Title: "Control plane", Missing: "The requested control plane was not found.", Created: http.StatusCreated, Paging: byNumber,
-		Filters: []string{"id", "name", fieldClusterType, "cloud_gateway"}, Sorts: []string{"created_at", "name", "updated_at"}, Labelled: true,
+		Filters: []string{"id", "name", fieldClusterType, "cloud_gateway"}, Spellings: map[string]func(string) []string{fieldClusterType: cloud.SpellingsOfType}, Sorts: []string{"created_at", "name", "updated_at"}, Labelled: true,
 		Sentences: map[mistaken]sentence{{"", ruleUnknown}: {title: titleInvalid, detail: "Request contains unknown property"}},
 	}}}
 }
@@ -118,7 +119,7 @@ func inPlane(r *http.Request) access.Scope {
 // scope is the scope of the entities of the control plane that a path names.
 func (p planes) scope(r *http.Request) string { return inPlane(r).ControlPlane }
 
-// body reads a body as a write of a control plane: an empty description is none.
+// body reads a body as a write of a control plane.
 func (p planes) body(w http.ResponseWriter, r *http.Request) (httpkit.Body, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	body, err := httpkit.ReadBody(r)
@@ -127,9 +128,6 @@ func (p planes) body(w http.ResponseWriter, r *http.Request) (httpkit.Body, erro
 	}
 	if err == nil {
 		err = p.foreignMembers(body.Values)
-	}
-	if text, given := body.Values["description"].(string); given && text == "" {
-		body.Values["description"] = nil
 	}
 	return body, err
 }

@@ -278,8 +278,8 @@ func TestControlPlaneList(t *testing.T) {
 		"sort=name&page[number]=9":              "; 5",
 		"filter[name]=beta":                     "beta; 1",
 		"filter[name][neq]=beta&sort=name":      "alpha default gamma group; 4",
-		"filter[name][contains]=a&filter[cluster_type]=CLUSTER_TYPE_HYBRID&sort=name":           "alpha beta default gamma; 4",
-		"filter[cluster_type][oeq]=CLUSTER_TYPE_CONTROL_PLANE_GROUP,CLUSTER_TYPE_CONTROL_PLANE": "group; 1",
+		"filter[name][contains]=a&filter[cluster_type]=CLUSTER_TYPE_HYBRID&sort=name":        "alpha beta default gamma; 4",
+		"filter[cluster_type][oeq]=CLUSTER_TYPE_CONTROL_PLANE_GROUP,CLUSTER_TYPE_SERVERLESS": "group; 1",
 		"filter[cloud_gateway]=true":                                         "; 0",
 		"filter[id][oeq]=" + ids["alpha"] + "," + ids["beta"] + "&sort=name": "alpha beta; 2",
 		"labels=env:prod,team":                                               "beta; 1",
@@ -451,5 +451,32 @@ func TestLimitsOfGroups(t *testing.T) {
 	}
 	if len(seen) != cloud.MaxMembers || pages != 3 {
 		t.Errorf("%d members on %d pages", len(seen), pages)
+	}
+}
+
+// TestSpellingsOfType: to filters both spellings of the standard type are one type. Each control plane is shown with
+// the spelling that it was made with.
+func TestSpellingsOfType(t *testing.T) {
+	f := setupPlanes(t)
+	f.plane("older", cloud.TypeHybrid)
+	f.plane("newer", cloud.TypePlane)
+	f.plane("group", cloud.TypeGroup)
+	const standard = "default=CLUSTER_TYPE_HYBRID newer=CLUSTER_TYPE_CONTROL_PLANE older=CLUSTER_TYPE_HYBRID"
+	const group = "group=CLUSTER_TYPE_CONTROL_PLANE_GROUP"
+	for query, want := range map[string]string{
+		"[eq]=CLUSTER_TYPE_HYBRID": standard, "=CLUSTER_TYPE_CONTROL_PLANE": standard, "[eq]=CLUSTER_TYPE_CONTROL_PLANE_GROUP": group,
+		"[neq]=CLUSTER_TYPE_HYBRID": group, "[neq]=CLUSTER_TYPE_CONTROL_PLANE": group, "[neq]=CLUSTER_TYPE_CONTROL_PLANE_GROUP": standard,
+		"[contains]=HYBRID": standard, "[contains]=GROUP": group, "[contains]=CONTROL_PLANE": strings.Replace(standard, " ", " "+group+" ", 1),
+		"[oeq]=CLUSTER_TYPE_CONTROL_PLANE,x": standard, "[oeq]=x,CLUSTER_TYPE_HYBRID": standard, "[oeq]=x": "", "[eq]=cluster_type_hybrid": "",
+		"[eq]=CLUSTER_TYPE_HYBRID&filter[cluster_type][eq]=CLUSTER_TYPE_CONTROL_PLANE": standard,
+	} {
+		var got []string
+		for _, item := range f.expects(200, "GET", controlPlanes+"?sort=name&filter[cluster_type]"+query, "")["data"].([]any) {
+			row := item.(map[string]any)
+			got = append(got, fmt.Sprint(row["name"], "=", row["config"].(map[string]any)["cluster_type"]))
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("filter[cluster_type]%s: %s, want %s", query, text, want)
+		}
 	}
 }

@@ -1,12 +1,10 @@
 package cloudapi
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -221,20 +219,8 @@ func (p planes) nodes(w http.ResponseWriter, r *http.Request) {
 func pages(r *http.Request) (size, at int, err error) {
 	query, err := httpkit.Query(r)
 	size, at = maxSize, 1
-	var bad []invalid
-	for name, values := range query {
-		switch value := values[len(values)-1]; name {
-		case argSize:
-			bad = append(bad, number(name, value, maxSize, &size)...)
-		case argNumber:
-			bad = append(bad, number(name, value, 1<<20, &at)...)
-		default:
-			bad = append(bad, unknownParameter(name))
-		}
-	}
-	if err == nil && len(bad) > 0 {
-		slices.SortFunc(bad, func(a, b invalid) int { return cmp.Compare(a.Field, b.Field) })
-		err = refused(bad...)
+	if err == nil {
+		err = readQuery(query, among(map[string]parameter{argSize: numeric(maxSize, &size), argNumber: numeric(1<<20, &at)}))
 	}
 	return size, at, err
 }

@@ -190,23 +190,19 @@ func (a *API) removePortal(w http.ResponseWriter, r *http.Request) {
 }
 
 // forced reads the parameter force.
-func forced(r *http.Request) (bool, error) {
+func forced(r *http.Request) (force bool, err error) {
 	query, err := httpkit.Query(r)
 	if err != nil {
 		return false, err
 	}
-	for name := range query {
-		if name != argForce {
-			return false, refused(invalid{Field: name, Reason: "property " + name + " should not exist", Rule: ruleUnknown, Source: fromQuery})
+	err = readQuery(query, among(map[string]parameter{argForce: func(name, value string) []invalid {
+		if value != "" && value != "true" && value != "false" {
+			return []invalid{{Field: name, Reason: "must be true or false", Rule: "is_boolean", Source: fromQuery}}
 		}
-	}
-	switch query.Get(argForce) {
-	case "", "false":
-		return false, nil
-	case "true":
-		return true, nil
-	}
-	return false, refused(invalid{Field: argForce, Reason: "must be true or false", Rule: "is_boolean", Source: fromQuery})
+		force = value == "true"
+		return nil
+	}}))
+	return force, err
 }
 
 func dropPortal(tx store.Tx, id string, force bool) (more bool, err error) {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,32 @@ func TestPortals(t *testing.T) {
 	list := f.must(200, "GET", portalsPath, "")
 	if a, b := fmt.Sprint(list), fmt.Sprint(map[string]any{"data": []any{want}, "meta": map[string]any{"page": map[string]any{"number": 1, "size": 10, "total": 1}}}); a != b {
 		t.Errorf("the list is\n%s\nwant\n%s", a, b)
+	}
+}
+
+// TestEmptyDescription: an empty description of a portal or of a control plane is none, as null is. Tools send one
+// where nothing is said.
+func TestEmptyDescription(t *testing.T) {
+	f := setupPlanes(t)
+	for path, none := range map[string]any{portalsPath: nil, controlPlanes: ""} {
+		for _, empty := range []string{`""`, `null`} {
+			doc := f.must(201, "POST", path, `{"name":"of `+strconv.Itoa(len(empty))+`","description":`+empty+`}`)
+			item := path + "/" + doc["id"].(string)
+			if doc["description"] != none {
+				t.Errorf("%s: created with the description %v", path, doc["description"])
+			}
+			if doc = f.must(200, "PATCH", item, `{"description":"words"}`); doc["description"] != "words" {
+				t.Errorf("%s: described as %v", path, doc["description"])
+			}
+			if doc = f.must(200, "PATCH", item, `{"description":`+empty+`}`); doc["description"] != none {
+				t.Errorf("%s: the description is not emptied by %s: %v", path, empty, doc["description"])
+			}
+		}
+	}
+	for _, s := range []*model.Schema{cloud.Portals.Schema, cloud.ControlPlanes.Schema} {
+		if least := kinds.Given(s).Properties["description"].MinLength; least == nil || *least != 0 {
+			t.Errorf("the least length of a description is described as %v", least)
+		}
 	}
 }
 

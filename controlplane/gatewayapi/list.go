@@ -88,9 +88,12 @@ func (p place) page(r store.Reader, request *http.Request, query url.Values) (pa
 	if err != nil {
 		return got, err
 	}
+	if err := knownFilters(request, query, nameFilters); err != nil {
+		return got, err
+	}
 	for _, name := range p.collection.Filters {
 		if query.Has(name) && !p.nested {
-			return p.filtered(r, request, name, query.Get(name), tags)
+			return p.filtered(r, request, name, query, tags)
 		}
 	}
 	size, err := pageSize(query)
@@ -221,8 +224,9 @@ func least(r store.Reader, k *model.Kind, runs []*run) (*model.Resource, error) 
 	return first, nil
 }
 
-// filtered returns a page with the resource that has a unique value, if it has the tags.
-func (p place) filtered(r store.Reader, request *http.Request, index, value string, tags tagFilter) (page, error) {
+// filtered returns a page with the resource that has a unique value, if it has the tags and the name.
+func (p place) filtered(r store.Reader, request *http.Request, index string, query url.Values, tags tagFilter) (page, error) {
+	value := query.Get(index)
 	if value == "" {
 		return page{}, &httpkit.BodyError{Status: http.StatusBadRequest, Message: index + " must be an unempty string"}
 	}
@@ -233,7 +237,8 @@ func (p place) filtered(r store.Reader, request *http.Request, index, value stri
 	if err != nil {
 		return page{}, err
 	}
-	if !tags.admits(p.collection.Kind, res) {
+	keep := source{}.named(request, query).keep
+	if !tags.admits(p.collection.Kind, res) || keep != nil && !keep(res) {
 		return page{}, nil
 	}
 	return page{resources: []*model.Resource{res}, total: 1}, nil

@@ -1,8 +1,10 @@
 package gatewayapi
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/meshgate/meshgate/controlplane/httpkit"
@@ -31,11 +33,31 @@ func (s source) named(request *http.Request, query url.Values) source {
 		return s
 	}
 	for _, p := range nameFilters {
-		if query.Has(p.Name) {
-			s.keep = selecting(s.keep, query.Get(p.Name), p.Name == filterContains)
+		for _, text := range query[p.Name] {
+			s.keep = selecting(s.keep, text, p.Name == filterContains)
 		}
 	}
 	return s
+}
+
+// knownFilters refuses filters that a list does not have, where there are filters: it would show everything, and
+// a client may delete what it takes for the selected ones.
+func knownFilters(request *http.Request, query url.Values, known []httpkit.Parameter) error {
+	if _, ok := placed(request); !ok {
+		return nil
+	}
+	unknown := map[string]any{}
+	for name := range query {
+		is := func(p httpkit.Parameter) bool { return p.Name == name }
+		if (name == "filter" || strings.HasPrefix(name, "filter[")) && !slices.ContainsFunc(known, is) {
+			unknown[name] = "unknown filter"
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	text := "invalid option (" + strings.Join(slices.Sorted(maps.Keys(unknown)), ", ") + ": unknown filter)"
+	return &problem{http.StatusBadRequest, errorBody{Code: 11, Name: "invalid options", Message: text, Options: unknown}}
 }
 
 // selecting narrows what is kept to names that are a text, or contain it.
@@ -59,8 +81,8 @@ func nameQuery(request *http.Request, query url.Values) (text string) {
 		return ""
 	}
 	for _, p := range nameFilters {
-		if query.Has(p.Name) {
-			text += "&" + url.QueryEscape(p.Name) + "=" + url.QueryEscape(query.Get(p.Name))
+		for _, value := range query[p.Name] {
+			text += "&" + url.QueryEscape(p.Name) + "=" + url.QueryEscape(value)
 		}
 	}
 	return text

@@ -55,6 +55,9 @@ func (a *API) tagPage(r *http.Request) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := knownFilters(r, query, nil); err != nil {
+		return nil, err
+	}
 	size, err := pageSize(query)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ const (
 	TextRequired   = "required field missing"
 	TextUnknown    = "unknown field"
 	TextNull       = "value must be null"
+	TextNotNull    = "must not be null"
 	TextEmpty      = "length must be at least 1"
 	TextUUID       = "expected a valid UUID"
 	TextPrimaryKey = "missing primary key"
@@ -190,8 +191,12 @@ func (p *processor) field(f *Field, path string, raw, given, old map[string]any)
 		return p.recordField(f, path, raw, given, old)
 	}
 	if v == nil {
-		if f.Required {
+		_, named := given[f.Name]
+		switch {
+		case f.Required:
 			p.violate(path, TextRequired)
+		case f.NotNull && named:
+			p.violate(path, TextNotNull)
 		}
 		return nil
 	}

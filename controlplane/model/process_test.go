@@ -197,6 +197,20 @@ func TestNullIsNoAbsence(t *testing.T) {
 	}
 }
 
+// TestNotNull: an optional field that refuses null may be left out, and keeps what is stored then.
+func TestNotNull(t *testing.T) {
+	s := &Schema{Fields: []Field{{Name: "on", Type: Boolean, NotNull: true}}}
+	for _, op := range []Op{OpCreate, OpReplace, OpPatch} {
+		_, err := s.Process(op, decode(t, `{"on":null}`), map[string]any{"on": true})
+		if diff := cmp.Diff(map[string]string{"on": TextNotNull}, violations(t, err)); diff != "" {
+			t.Errorf("operation %d (-want +got):\n%s", op, diff)
+		}
+		if _, err := s.Process(op, decode(t, `{}`), nil); err != nil {
+			t.Errorf("operation %d without it: %v", op, err)
+		}
+	}
+}
+
 // TestReplacementsKeep: a replacement that does not name a field with Keep leaves it
 // unchanged, also inside records and for hidden fields. Null clears it.
 func TestReplacementsKeep(t *testing.T) {

@@ -35,7 +35,7 @@ func (Virtual[T]) JSONSchemaAlias() any { return *new(T) }
 const (
 	extCheck     = "x-check"
 	extEachCheck = "x-each-check"
-	extChars     = "x-chars" // least and most, as in 1..255
+	extChars     = "x-chars" // least and most, as in 1..255; of an optional text 0 says that an empty one is none
 	extGenerated = "x-generated"
 	extVariant   = "x-variant"
 	extRefersTo  = "x-refers-to" // To, and makes the field a Foreign
@@ -198,7 +198,7 @@ func chars(name string, s *jsonschema.Schema) *[2]int {
 		return nil
 	}
 	var b [2]int
-	if n, err := fmt.Sscanf(text, "%d..%d", &b[0], &b[1]); n != 2 || err != nil || b[0] < 1 || b[1] < b[0] || b[1]*utf8.UTFMax > MaxText {
+	if n, err := fmt.Sscanf(text, "%d..%d", &b[0], &b[1]); n != 2 || err != nil || b[0] < 0 || b[1] < b[0] || b[1]*utf8.UTFMax > MaxText {
 		panic(fmt.Sprintf("the field %s has %s=%s, which bounds nothing", name, extChars, text))
 	}
 	return &b

@@ -56,7 +56,7 @@ type Field struct {
 	OneOfInt []int64
 	// Between bounds an Integer or Number, inclusively.
 	Between *[2]int64
-	// MaxLen bounds a String in bytes; 0 means MaxText. Empty strings are always refused.
+	// MaxLen bounds a String in bytes; 0 means MaxText. Empty strings are refused, unless Chars begins at 0.
 	MaxLen int
 	// Chars, if set, bounds a String in characters, inclusively, in place of MaxLen. Four bytes of
 	// each are at most MaxText.
@@ -81,6 +81,9 @@ type Field struct {
 	Inline *Inline
 	// Null is set if no value is permitted in this version.
 	Null bool
+	// NotNull refuses a given null of a field that is not Required: it may be left out, and nothing would
+	// become of the null. The client would take it for done.
+	NotNull bool
 	// Meta fields belong to the resource, not to its spec (id, created_at).
 	Meta bool
 	// Hidden fields are part of the spec but neither accepted nor shown.

@@ -136,7 +136,7 @@ func (d Dialect) shownField(f *model.Field) *openapi.Schema {
 
 // givenField returns the schema of a field in a request.
 func (d Dialect) givenField(f *model.Field, patch bool) *openapi.Schema {
-	nullable := !f.Required
+	nullable := !f.Required && !f.NotNull
 	switch {
 	case f.Null:
 		return openapi.Of(openapi.Null)
