@@ -146,3 +146,35 @@ func TestUntried(t *testing.T) {
 		t.Error(code, out)
 	}
 }
+
+// TestDeletionThatStaysRefused: a deletion that the API refuses is only called checked if another write of the
+// plan may end what forbids it. A program that reads "checked" would run a sync that fails.
+func TestDeletionThatStaysRefused(t *testing.T) {
+	m := newMeshRig(t)
+	m.mesh()
+	m.must("sync", file(t, "type: Mesh\nname: kept\n---\n"+dataplanes(1)))
+	m.before = func(w http.ResponseWriter, q *http.Request) bool { // the rules of a whole control plane
+		if q.Method != http.MethodDelete || q.URL.Path != "/meshes/m" || !q.URL.Query().Has("dryRun") {
+			return false
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"title":"Could not delete a Mesh","detail":"there are still some dataplanes attached"}`))
+		return true
+	}
+	kept := file(t, "type: Mesh\nname: kept\n# _format_version\n")
+	out, code := m.run("sync", "--all-meshes", "--dry-run", kept)
+	if code != 1 || !strings.Contains(out, "deleting Mesh m\n   refused: HTTP status 400") {
+		t.Errorf("%d %s", code, out)
+	}
+	if out, code = m.run("sync", "--all-meshes", "--with-proxies", "--dry-run", kept); code != 0 || !strings.Contains(out, "deleting Mesh m\n   checked;") {
+		t.Errorf("with the proxies: %d %s", code, out)
+	}
+
+	r := newRig(t, "", func(o *gatewayapi.Options) { o.DryRun = dryruntest.New(t, o.Store) })
+	r.must(t, "sync", "--select-tag", "a", file(t, "services:\n- {name: s, host: h}\n- {name: own, host: h, routes: [{name: r, paths: [/r]}]}\n"))
+	r.api(t, "POST", "/services/s/routes", `{"name": "theirs", "paths": ["/t"], "tags": ["b"]}`, 201)
+	out, code = r.run(t, "sync", "--select-tag", "a", "--dry-run", file(t, "consumers:\n- {username: anna}\n"))
+	if code != 1 || !strings.Contains(out, "deleting service s\n   refused: HTTP status 400") || !strings.Contains(out, "deleting service own\n   checked;") {
+		t.Errorf("%d %s", code, out)
+	}
+}

@@ -34,7 +34,9 @@ type meshDoc struct {
 	values map[string]any
 	// stored, unless it is nil, is what the control plane would store of it.
 	stored map[string]any
-	where  string
+	// unasked is whether the control plane had no time to say that.
+	unasked bool
+	where   string
 	// unknown are members that the tool does not know, because it is older than the API.
 	unknown []string
 }

@@ -120,6 +120,7 @@ func (p *meshPlanner) update(d, is *meshDoc) {
 		p.plan.Warnings = append(p.plan.Warnings, lost)
 	}
 	op, old := meshOp(Updating, d, is), d.seen(is)
+	op.unasked = d.unasked
 	for _, name := range names {
 		op.Changes = append(op.Changes, masking(d.kind, nil).changes(name, old[name], d.becomes()[name])...)
 	}

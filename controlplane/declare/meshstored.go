@@ -16,6 +16,28 @@ import (
 // whoever asks for more at once stands in his own way.
 const askedAtOnce = 4
 
+// dryRuns calls ask for each of n dry runs, for some at the same time. Ask reports whether the API had no
+// time for it. The API counts the wait for the others as time that one takes, so that four may lack the time
+// that each of them would have. Those are asked for again, one after the other, but not without an
+// end: an API that has no time for as many of these has none for the rest.
+func (a *API) dryRuns(ctx context.Context, n int, ask func(ctx context.Context, i int) (busy bool, err error)) error {
+	missed := make([]bool, n)
+	err := parallel(ctx, min(a.Parallel, askedAtOnce), n, func(ctx context.Context, i int) (err error) {
+		missed[i], err = ask(ctx, i)
+		return err
+	})
+	for i, left := 0, askedAtOnce; err == nil && i < n && left > 0; i++ {
+		if !missed[i] {
+			continue
+		}
+		var again bool
+		if again, err = ask(ctx, i); again {
+			left--
+		}
+	}
+	return err
+}
+
 // textNotAsked says why a plan may have more differences than there are.
 const textNotAsked = "the control plane could not be asked what it would store, so that what it fills in by itself is shown as a difference: %w"
 
@@ -34,7 +56,7 @@ func (p *meshPlanner) ask(ctx context.Context, api *API) error {
 	have := keyed(p.current)
 	var asked []*meshDoc
 	for _, d := range p.wanted {
-		d.stored = nil
+		d.stored, d.unasked = nil, false
 		if is := have[d.key()]; is != nil && len(d.differing(is)) > 0 {
 			asked = append(asked, d)
 		}
@@ -44,6 +66,9 @@ func (p *meshPlanner) ask(ctx context.Context, api *API) error {
 	}
 	err := api.knowsDryRuns(ctx, asked[0].path())
 	if errors.Is(err, errNoDryRuns) || unanswered(err) {
+		for _, d := range asked {
+			d.unasked = busy(err)
+		}
 		p.warnings = append(p.warnings, fmt.Errorf(textNotAsked, err).Error())
 		return nil
 	}
@@ -51,16 +76,17 @@ func (p *meshPlanner) ask(ctx context.Context, api *API) error {
 		return err
 	}
 	without := make([]error, len(asked))
-	err = parallel(ctx, min(api.Parallel, askedAtOnce), len(asked), func(ctx context.Context, i int) error {
+	err = api.dryRuns(ctx, len(asked), func(ctx context.Context, i int) (bool, error) {
 		d := asked[i]
 		err := d.ask(ctx, api, have[d.key()])
+		without[i], d.unasked = nil, busy(err)
 		switch {
 		case unanswered(err) || errors.Is(err, errNoDocument):
 			without[i] = err
 		case err != nil:
-			return fmt.Errorf("asking what would become of %s: %w", d.label(), err)
+			return false, fmt.Errorf("asking what would become of %s: %w", d.label(), err)
 		}
-		return nil
+		return d.unasked, nil
 	})
 	if err == nil {
 		p.warnUnasked(asked, without)

@@ -99,6 +99,7 @@ const notSaid = "did not say what it would store of 1 of 1 documents that differ
 
 // TestMeshNotAsked: a control plane that knows no dry runs is sent nothing that it could write, and one that does
 // not say what it would store is asked nothing more. What cannot be told is shown as a difference, and said.
+// Where the control plane only had no time, the exit code is not that of differences.
 func TestMeshNotAsked(t *testing.T) {
 	r := newMeshRig(t)
 	r.mesh()
@@ -113,10 +114,10 @@ func TestMeshNotAsked(t *testing.T) {
 		{http.MethodDelete, `{"detail":"no such resource"}`, 404, 2, "knows no dry run"},
 		{http.MethodDelete, `{"detail":"you may not"}`, 403, 2, "could not be asked"},
 		{http.MethodDelete, `{"detail":"the disk is full"}`, 507, 1, "the disk is full"},
-		{http.MethodDelete, `{"detail":"ask again"}`, 503, 2, "could not be asked"},
+		{http.MethodDelete, `{"detail":"ask again"}`, 503, 1, "could not be asked"},
 		{http.MethodPut, `{"detail":"you may not"}`, 403, 2, notSaid + `HTTP status 403 (message: "you may not")`},
 		{http.MethodPut, `{"detail":"no such secret"}`, 400, 2, notSaid + `HTTP status 400 (message: "no such secret")`},
-		{http.MethodPut, `{"detail":"it takes too long"}`, 503, 2, notSaid + `HTTP status 503 (message: "it takes too long")`},
+		{http.MethodPut, `{"detail":"it takes too long"}`, 503, 1, notSaid + `HTTP status 503 (message: "it takes too long")`},
 		{http.MethodPut, `{"detail":"the disk is full"}`, 507, 1, "the disk is full"},
 		{http.MethodPut, `{}`, 200, 1, "may be written"},
 		{http.MethodPut, `{"dryRun":true,"verdict":"unchanged"}`, 200, 0, nothing},
@@ -137,7 +138,8 @@ func TestMeshNotAsked(t *testing.T) {
 			return true
 		}
 		out, code := r.run("diff", f, "--non-zero-exit-code")
-		if code != c.code || !strings.Contains(out, c.says) || (code == exitDifferences) != strings.Contains(out, "updating Dataplane x") || c.method == http.MethodDelete && puts > 0 {
+		shown := code == exitDifferences || c.status == http.StatusServiceUnavailable
+		if code != c.code || !strings.Contains(out, c.says) || shown != strings.Contains(out, "updating Dataplane x") || (c.status == http.StatusServiceUnavailable) != strings.Contains(out, errUnasked.Error()) || c.method == http.MethodDelete && puts > 0 {
 			t.Errorf("%s %d %s: %d writes, exit code %d\n%s", c.method, c.status, c.answer, puts, code, out)
 		}
 	}
@@ -174,14 +176,17 @@ func TestMeshAskedInTurn(t *testing.T) {
 		inside++
 		most = max(most, inside)
 		mine := together
-		if came%askedAtOnce == 0 {
+		again := came > docs
+		if came%askedAtOnce == 0 && !again {
 			close(together)
 			together = make(chan struct{})
 		}
 		mu.Unlock()
-		select { // until as many are here as may be
-		case <-mine:
-		case <-q.Context().Done():
+		if !again { // until as many are here as may be
+			select {
+			case <-mine:
+			case <-q.Context().Done():
+			}
 		}
 		mu.Lock()
 		inside--
@@ -193,7 +198,7 @@ func TestMeshAskedInTurn(t *testing.T) {
 		return false
 	}
 	out, code := r.run("diff", f, "--non-zero-exit-code")
-	if code != exitDifferences || strings.Count(out, "meshgate:") != 1 || !strings.Contains(out, "of 2 of 8 documents") || !strings.Contains(out, "the first is Dataplane c of mesh m: ") || !strings.Contains(out, "Updated: 2") {
+	if code != exitFailed || strings.Count(out, "meshgate:") != 1 || !strings.Contains(out, "of 2 of 8 documents") || !strings.Contains(out, "the first is Dataplane c of mesh m: ") || !strings.Contains(out, "Updated: 2") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	if most != askedAtOnce {
@@ -219,4 +224,45 @@ func TestNewMeshWhileBusy(t *testing.T) {
 	}
 	r.before = nil
 	r.settled(f)
+}
+
+// TestAskedAgain: dry runs that were asked for together stand in each other's way, so that the control plane
+// has no time for some. These are asked for again one at a time, by diff as by a dry run of sync, and not
+// without an end.
+func TestAskedAgain(t *testing.T) {
+	const docs = 3 * askedAtOnce
+	r := newMeshRig(t)
+	r.mesh()
+	r.must("sync", file(t, dataplanes(docs)))
+	moved := file(t, strings.ReplaceAll(dataplanes(docs), `"port":80`, `"port":81`))
+	for _, c := range []struct {
+		patience, calls, code int
+		args                  []string
+	}{
+		{1, docs + docs, 2, []string{"diff", moved, "--non-zero-exit-code"}},
+		// The plan learns nothing, and afterwards all is tried.
+		{2, docs + askedAtOnce + docs + docs - askedAtOnce, 0, []string{"sync", "--dry-run", moved}},
+		{docs, docs + askedAtOnce, 1, []string{"diff", moved, "--non-zero-exit-code"}},
+	} {
+		var mu sync.Mutex
+		refused, calls := map[string]int{}, 0
+		r.before = func(w http.ResponseWriter, q *http.Request) bool {
+			if q.Method != http.MethodPut {
+				return false
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			calls++
+			if refused[q.URL.Path] == c.patience {
+				return false
+			}
+			refused[q.URL.Path]++
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		}
+		out, code := r.run(c.args...)
+		if code != c.code || calls != c.calls || strings.Contains(out, "meshgate:") != (c.patience > 1) {
+			t.Errorf("%v: exit code %d after %d calls\n%s", c.args, code, calls, out)
+		}
+	}
 }

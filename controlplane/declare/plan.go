@@ -3,6 +3,7 @@ package declare
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,6 +44,8 @@ type Op struct {
 	secrets   []string
 	// dryRun is what the API has said of a write that was only tried; nil otherwise.
 	dryRun *dryRun
+	// unasked is whether nobody knows that there is anything to do.
+	unasked bool
 	// check, if set, is where the body can be checked before what it needs is there.
 	check string
 }
@@ -57,6 +60,17 @@ type Change struct {
 type Plan struct {
 	Ops      []*Op
 	Warnings []string
+}
+
+// errUnasked says that a difference may be none.
+var errUnasked = errors.New("nobody knows whether there are differences, because the control plane had no time to say what it would store of the documents that differ: ask again")
+
+// known returns an error if there may be nothing to do, because all that differs is what was not asked about.
+func (p *Plan) known() error {
+	if len(p.Ops) > 0 && !slices.ContainsFunc(p.Ops, func(o *Op) bool { return !o.unasked }) {
+		return errUnasked
+	}
+	return nil
 }
 
 // planner compares what a gateway holds with what it should hold.

@@ -270,24 +270,26 @@ func (r *runner) try(ctx context.Context, p *Plan) ([]Tried, error) {
 	} else if err != nil {
 		return tried, err
 	}
-	err := parallel(ctx, min(r.api.Parallel, askedAtOnce), len(p.Ops), func(ctx context.Context, i int) error {
+	err := r.api.dryRuns(ctx, len(p.Ops), func(ctx context.Context, i int) (bool, error) {
 		o := p.Ops[i]
 		answer, err := r.tryOne(ctx, o, slices.ContainsFunc(o.Needs, func(id string) bool { return made[id] }))
 		if err == nil && answer != nil && answer.Verdict == "" {
-			return fmt.Errorf("%s %s: the answer to a dry run says nothing of it, so that it may be written: nothing more is tried", o.Action, o.Label)
+			return false, fmt.Errorf("%s %s: the answer to a dry run says nothing of it, so that it may be written: nothing more is tried", o.Action, o.Label)
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		if ctx.Err() != nil {
-			return ctx.Err() // nobody knows
+			return false, ctx.Err() // nobody knows
 		}
 		tried[i] = triedAs(o, answer, err, before)
 		if tried[i].Refused != "" {
 			r.failures = append(r.failures, fmt.Sprintf("%s %s: %s", o.Action, o.Label, tried[i].Refused))
 		}
-		done++
-		r.progress(done, len(p.Ops))
-		return nil
+		if !tried[i].Busy {
+			done++
+			r.progress(done, len(p.Ops))
+		}
+		return tried[i].Busy, nil
 	})
 	if err == nil && len(r.failures) > 0 {
 		slices.Sort(r.failures)

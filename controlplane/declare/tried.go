@@ -3,9 +3,12 @@ package declare
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/meshgate/meshgate/controlplane/client"
 	"github.com/meshgate/meshgate/controlplane/dryrun"
+	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // verdictChecked is that of a write which could not be tried, because what it refers to is not there yet,
@@ -21,7 +24,7 @@ func triedAs(o *Op, answer *dryrun.Answer, err error, before []*Op) Tried {
 	switch {
 	case err == nil:
 		return Tried{Op: o, Answer: answer}
-	case conflicts(o, err, before):
+	case conflicts(o, err, freeing(o, before)):
 		return Tried{Op: o}
 	case errors.Is(err, errEarly):
 		return Tried{Op: o, Untried: err.Error()}
@@ -29,6 +32,44 @@ func triedAs(o *Op, answer *dryrun.Answer, err error, before []*Op) Tried {
 		return Tried{Op: o, Untried: problem(err, o.secrets), Busy: true}
 	}
 	return Tried{Op: o, Refused: problem(err, o.secrets)}
+}
+
+// freeing returns those of the other writes that may remove what is in the way of one. If a deletion
+// could wait for itself, or for just any other write, one that is refused for good would be called checked.
+func freeing(o *Op, before []*Op) (others []*Op) {
+	for _, other := range before {
+		if other != o && (o.Action != Deleting || other.frees(o)) {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// frees reports whether a write may end what forbids the deletion of something.
+func (o *Op) frees(doomed *Op) bool {
+	switch {
+	case doomed.kind != nil:
+		return o.kind != nil && o.refersTo(doomed)
+	case doomed.Kind == mesh.Meshes.Document.Type: // everything else in it goes with it
+		return o.Action == Deleting && o.Kind == mesh.Dataplanes.Document.Type && slices.Contains(o.Needs, doomed.ID)
+	}
+	return slices.ContainsFunc(doomed.Needs, func(id string) bool { return o.ID == id || slices.Contains(o.Needs, id) })
+}
+
+// refersTo reports whether an entity is there that keeps another one from being deleted.
+func (o *Op) refersTo(other *Op) bool {
+	for i := range o.kind.Refs {
+		if ref := &o.kind.Refs[i]; ref.To == other.kind.Name && ref.OnDelete == model.Refuse && refID(o.is, ref.Name) == other.ID {
+			return true
+		}
+	}
+	for i := range o.kind.Holds {
+		list, _ := o.is[o.kind.Holds[i].Name].([]any)
+		if o.kind.Holds[i].To == other.kind.Name && slices.Contains(words(list), other.ID) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(other.kind.Guards, func(g model.Guard) bool { return g.By == o.kind })
 }
 
 // warnBusy returns one warning about the writes for which the API had no time, if there are any.

@@ -158,7 +158,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // Handler returns the handler of all endpoints.
 func (a *API) Handler() http.Handler {
-	router := httpkit.NewRuledRouter(a.Endpoints(), a.Rules, a.refuse)
+	router := httpkit.NewRuledRouter(unshadowed(a.Endpoints()), a.Rules, a.refuse)
 	checked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := httpkit.Query(r); err != nil {
 			a.fail(w, r, err, call{})
@@ -178,7 +178,7 @@ func (a *API) Handler() http.Handler {
 	if a.Guard != nil {
 		h = a.Guard.Wrap(h)
 	}
-	return h
+	return inWorkspace(h)
 }
 
 // TokenHolder is a caller with the administration token.

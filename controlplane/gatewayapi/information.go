@@ -35,7 +35,7 @@ func (a *API) information() []httpkit.Endpoint {
 	unready.Contract.Answers[http.StatusServiceUnavailable] = schemaDocument
 	revisions := endpoint(http.MethodGet, "/revisions/{"+pathRevision+"}", "How far proxies are with a revision", a.Revisions)
 	revisions.Contract.Query = []httpkit.Parameter{{Name: "wait", Type: "string", Summary: "How long to wait for proxies, such as 10s; at most 30s"}}
-	list := a.conditionEndpoints()
+	list := append(a.conditionEndpoints(), a.workspaceEndpoints()...)
 	return append(list,
 		answering(endpoint(http.MethodGet, "/", "What this is", a.root), schemaDocument),
 		unready,

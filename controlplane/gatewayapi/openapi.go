@@ -57,8 +57,9 @@ func (a *API) describe() ([]byte, error) {
 		OpenAPI: openapi.Version,
 		Info: openapi.Info{
 			Title: "Meshgate gateway administration", Version: a.Version,
-			Description: "Services, routes, plugins, consumers and their credentials. HEAD answers like GET without a body, OPTIONS lists the methods of a path.",
-			License:     openapi.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
+			Description: "Services, routes, plugins, consumers and their credentials. HEAD answers like GET without a body, OPTIONS lists the methods of a path.\n\n" +
+				"There is one workspace, default. Every path may have its name in front, as tools write it that are told a workspace: /default/services is /services. Links in answers do not have it.",
+			License: openapi.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Servers:    []openapi.Server{{URL: "/"}},
 		Paths:      paths,
@@ -154,7 +155,7 @@ func (a *API) components() schemas {
 		schemaDocument: openapi.Of(openapi.Object),
 		schemaHealth:   pageOfHealth(), schemaTags: pageOfTags(), schemaChanges: pageOfChanges(),
 		schemaNode: openapi.For[nodes.Node](), schemaNodes: pageOfNodes(), schemaDump: describeDump(), schemaCompared: openapi.For[nodes.Comparison](), schemaExplained: openapi.For[explain.Explanation](),
-		schemaConditions: describeConditions(),
+		schemaConditions: describeConditions(), schemaWorkspace: describeWorkspace(), schemaWorkspaces: pageOfWorkspaces(),
 	}
 	for _, c := range a.Collections {
 		kind := c.Kind

@@ -12,9 +12,15 @@ import (
 // TestDeclarativeTool syncs a file into an empty API, then again without a change, and then
 // with one entity changed and one removed. Other entities are left alone.
 func TestDeclarativeTool(t *testing.T) {
+	for _, workspace := range []string{"", "default"} {
+		t.Run(workspace, func(t *testing.T) { declarativeTool(t, workspace) })
+	}
+}
+
+func declarativeTool(t *testing.T, workspace string) {
 	f := setup(t, nil)
 	f.do("POST", "/consumers", `{"username":"somebody","tags":["by-hand"]}`)
-	tl := &tooltest.Tool{T: t, Do: f.do, Tags: "managed"}
+	tl := &tooltest.Tool{T: t, Do: f.do, Tags: "managed", Workspace: workspace}
 	file := tooltest.File()
 	if writes, deletes := tl.Sync(file); writes != len(file) || deletes != 0 {
 		t.Fatalf("first sync: %d writes, %d deletes: %v", writes, deletes, tl.Requests)

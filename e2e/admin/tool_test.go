@@ -44,6 +44,16 @@ var _ = Describe("the declarative tool", func() {
 		Eventually(func() int { return f.Status(to.HTTP, token) }, 10*time.Second, 50*time.Millisecond).Should(Equal(http.StatusOK))
 		Expect(f.Status(to.HTTP, "")).To(Equal(http.StatusUnauthorized))
 
+		again := filepath.Join(GinkgoT().TempDir(), "workspace.yaml")
+		tool(to, 0, "gateway", "dump", "--with-tokens", "--workspace", "default", "-o", again)
+		Expect(tool(to, 0, "gateway", "diff", again, "--with-tokens", "--workspace", "default", "--non-zero-exit-code")).To(Equal(nothing))
+		Expect(tool(to, 0, "gateway", "sync", again, "--with-tokens", "--workspace", "default")).To(Equal(nothing))
+		Expect(tool(to, 1, "gateway", "diff", file, "--with-tokens", "--workspace", "ws1")).To(ContainSubstring("workspace 'ws1' does not exist"))
+		api := to.API() // what other tools ask before they write below the workspace
+		Expect(api.Must(http.StatusOK, http.MethodGet, "/default/workspaces/default", nil).JSON()).To(HaveKeyWithValue("name", "default"))
+		Expect(api.Must(http.StatusOK, http.MethodGet, "/default/services", nil).JSON()).To(Equal(api.Must(http.StatusOK, http.MethodGet, "/services", nil).JSON()))
+		api.Must(http.StatusNotFound, http.MethodGet, "/ws1/workspaces/ws1", nil)
+
 		Expect(tool(to, 0, "gateway", "reset", "--yes")).To(ContainSubstring("Deleted: 5"))
 		Eventually(func() int { return f.Status(to.HTTP, token) }, 10*time.Second, 50*time.Millisecond).Should(Equal(http.StatusNotFound))
 		Expect(f.Status(from.HTTP, token)).To(Equal(http.StatusOK))

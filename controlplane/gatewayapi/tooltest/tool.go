@@ -28,7 +28,10 @@ type Tool struct {
 	// Cloud is the mode for control planes in the cloud. OAuth applications are not read there, so each
 	// run makes them under new ids.
 	Cloud bool
-	Tags  string
+	// Workspace, if set, is the workspace that the tool is told: it asks for it, and puts its name before
+	// every path but that of the API itself.
+	Workspace string
+	Tags      string
 	// Requests are the writes of the last sync.
 	Requests []string
 }
@@ -68,6 +71,9 @@ func (t *Tool) json(method, path string, body any, statuses ...int) map[string]a
 			t.T.Fatal(err)
 		}
 		text = string(raw)
+	}
+	if t.Workspace != "" && path != "/" {
+		path = "/" + t.Workspace + path
 	}
 	w := t.Do(method, path, text)
 	if !slices.Contains(statuses, w.Code) {
@@ -161,6 +167,11 @@ func (t *Tool) read() map[string][]map[string]any {
 	if !t.Cloud {
 		if v, _ := t.json("GET", "/", nil, 200)["version"].(string); !strings.HasPrefix(v, "3.") || len(strings.Split(v, ".")) != 3 {
 			t.T.Fatalf("version %q", v)
+		}
+	}
+	if t.Workspace != "" {
+		if id, _ := t.json("GET", "/workspaces/"+t.Workspace, nil, 200)["id"].(string); !model.IsUUID(id) {
+			t.T.Fatalf("the id of workspace %s is %q", t.Workspace, id)
 		}
 	}
 	state := map[string][]map[string]any{}
