@@ -65,7 +65,6 @@ type located struct {
 	Region string `json:"region,omitempty"`
 }
 
-
 // pathPlanes is the path of all control planes.
 const pathPlanes = base + "/control-planes"
 

@@ -150,8 +150,8 @@ var layers = map[string]string{
 	"controlplane/census":            "controlplane/fault controlplane/insight controlplane/mesh controlplane/model controlplane/store",
 	"controlplane/changes":           "controlplane/fault controlplane/model controlplane/store",
 	"controlplane/admit":             "controlplane/changes controlplane/fault controlplane/model controlplane/scopes controlplane/store",
-	"controlplane/nodes":             "controlplane/fault controlplane/health controlplane/insight controlplane/mesh xds/resource xds/server xds/snapshot",
-	"controlplane/nodes/nodestest":   "controlplane/fault controlplane/insight controlplane/nodes",
+	"controlplane/nodes":             "controlplane/fault controlplane/health controlplane/insight controlplane/mesh controlplane/model xds/resource xds/server xds/snapshot",
+	"controlplane/nodes/nodestest":   "controlplane/fault controlplane/insight controlplane/model controlplane/nodes",
 	"controlplane/admit/admittest":   "controlplane/store xds/pemtext",
 	"controlplane/identity":          "controlplane/fault controlplane/mesh controlplane/model controlplane/store filter/contract xds/pemtext",
 	// Tokens and the control plane's own authority know nothing of the authorities of meshes.
