@@ -199,11 +199,11 @@ func answers(url string, want int) {
 }
 
 // none demands that every request of a load was answered with 200, and that
-// there were some.
+// there were some. On a busy machine these take a while.
 func none(l *framework.Load) {
+	EventuallyWithOffset(1, l.Total, patience, 10*time.Millisecond).Should(BeNumerically(">", 100))
 	total, failures := l.Stop()
 	ExpectWithOffset(1, failures).To(BeEmpty(), "of %d requests", total)
-	ExpectWithOffset(1, total).To(BeNumerically(">", 100))
 	AddReportEntry("requests, none failed", total, ReportEntryVisibilityFailureOrVerbose)
 }
 
