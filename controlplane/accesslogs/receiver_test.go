@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/meshgate/meshgate/controlplane/localsocket"
+	"github.com/meshgate/meshgate/e2e/ports"
 	"github.com/meshgate/meshgate/xds/logsink"
 )
 
@@ -329,17 +330,17 @@ func TestRotationThatFails(t *testing.T) {
 
 // TestServerThatComesBack: lines wait for a server, and arrive when it is there.
 func TestServerThatComesBack(t *testing.T) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := ports.Free(1) // nobody else is given it meanwhile
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := logsink.Sink{TCP: lis.Addr().String()}
-	_ = lis.Close()
+	s := logsink.Sink{TCP: fmt.Sprintf("127.0.0.1:%d", free[0])}
 	r, c := serving(t, Options{})
 	set(r, s)
 	send(t, c, batch(s.Name(), "one", "two"))
 	until(t, "it is said", func() bool { reason, _ := r.Trouble(); return reason == ReasonFailing })
-	if lis, err = net.Listen("tcp", s.TCP); err != nil {
+	lis, err := net.Listen("tcp", s.TCP)
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = lis.Close() }()

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/health"
+	"github.com/meshgate/meshgate/e2e/ports"
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
@@ -109,12 +111,11 @@ func TestAway(t *testing.T) {
 		texts  []string
 	}{
 		{"nothing listens", someToken, func(t *testing.T, p *place) {
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			free, err := ports.Free(1) // nobody else is given it meanwhile
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.address = "https://" + ln.Addr().String()
-			_ = ln.Close()
+			p.address = fmt.Sprintf("https://127.0.0.1:%d", free[0])
 		}, health.Refused, []string{"nothing listens at --cp-address https://127.0.0.1:", "start the control plane"}},
 		{"no such host", someToken, func(_ *testing.T, p *place) { p.address = "https://nowhere.invalid:5678" }, health.UnknownHost, []string{"--cp-address https://nowhere.invalid:5678 is not known"}},
 		{"another authority", someToken, func(t *testing.T, p *place) {

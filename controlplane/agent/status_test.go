@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/meshgate/meshgate/e2e/ports"
 )
 
 // fakeEnvoy is an Envoy that provides only what the status reads.
@@ -127,11 +130,15 @@ func TestStatusIsAskedOnce(t *testing.T) {
 // TestServeStatus: the status is served from the start of an agent to its end, on the given
 // address, and not at all without one.
 func TestServeStatus(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := ports.Free(1) // nobody else is given it while it is closed
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := ln.Addr().String()
+	address := fmt.Sprintf("127.0.0.1:%d", free[0])
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
 	a := &Agent{Options: Options{StatusAddress: address, Log: slog.New(newRecorder())}}
 	s := &status{envoy: &fakeEnvoy{}, leaving: t.Context()}
 	if _, err := a.serveStatus(s); err == nil || !strings.HasPrefix(err.Error(), "status.port: ") {
@@ -142,7 +149,7 @@ func TestServeStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	resp, err := client.Get("http://" + address + "/ready")
 	if err != nil {
 		t.Fatal(err)

@@ -119,7 +119,7 @@ func (m *machine) open() {
 	m.end = []func(){
 		func() { _ = m.conn.Close() },
 		func() {
-			bounded, done := context.WithTimeout(context.Background(), 5*time.Second)
+			bounded, done := context.WithTimeout(context.Background(), 20*time.Second)
 			defer done()
 			m.must(m.xds.Close(bounded))
 			g.Stop()

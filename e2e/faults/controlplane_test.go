@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -68,7 +66,8 @@ var _ = Describe("with two gateways", func() {
 	})
 
 	// restart ends the control plane under load, starts it again when gateways read
-	// Redis, and returns what was served and refused.
+	// Redis, and returns what was served and refused. Nothing is refused before the
+	// start, nor after a revocation of the new control plane is confirmed.
 	restart := func(end func()) (total int, failures []string, token string) {
 		token = f.MustMint(a.HTTPS)
 		load := framework.StartLoad(f, a.HTTP, token, 4)
@@ -78,9 +77,15 @@ var _ = Describe("with two gateways", func() {
 		Eventually(func() int { return redis.Calls("getrange") - before }, 20*time.Second, 50*time.Millisecond).
 			Should(BeNumerically(">", 1000), "the lease is over, Redis is asked")
 		load.Served(1000)
+		Expect(load.Failed()).To(BeZero(), "Redis stands in")
 		c.Start()
 		load.Served(1000)
+		f.Converged()
 		f.Must(204, http.MethodDelete, "/oauth2_tokens/"+f.MustMint(a.HTTPS), nil)
+		load.Served(100) // what was on its way may still fail
+		failed := load.Failed()
+		load.Served(1000)
+		Expect(load.Failed()).To(Equal(failed), "the control plane is back")
 		total, failures = load.Stop()
 		return total, failures, token
 	}
@@ -98,19 +103,12 @@ var _ = Describe("with two gateways", func() {
 
 	// What a killed one has written last may still arrive in Redis, so its successor
 	// voids what is there: for a moment tokens are looked up at the control plane, which
-	// may not have planned the gateway yet.
+	// may not have planned the gateway yet. How long that is depends on the machine, and
+	// a refusal takes less time than an answer, so no share of the requests bounds it.
 	It("the control plane can be killed and restarted under load", func() {
 		total, failures, token := restart(c.Kill)
-		refused := 0
-		for _, line := range failures {
-			n, text, _ := strings.Cut(line, " times ")
-			Expect(text).To(HavePrefix("503 "), "of %d requests", total)
-			count, err := strconv.Atoi(n)
-			Expect(err).NotTo(HaveOccurred())
-			refused += count
-		}
-		AddReportEntry("refused", fmt.Sprintf("%d of %d requests", refused, total))
-		Expect(refused*20).To(BeNumerically("<=", total), "%v of %d requests", failures, total)
+		Expect(failures).To(Or(BeEmpty(), HaveEach(MatchRegexp(`^\d+ times 503 `))), "of %d requests", total)
+		AddReportEntry("refused", fmt.Sprintf("%v of %d requests", failures, total))
 		revoked(token)
 	})
 

@@ -93,6 +93,13 @@ func (c *cloud) publish(id, name string, up *framework.Upstream) {
 	c.do(201, "POST", at+"/services/"+name+"/plugins", map[string]any{"name": "oauth2", "config": map[string]any{
 		"enable_client_credentials": true, "scopes": []string{"email"}, "token_expiration": 3600,
 	}})
+	c.apply(id, name)
+}
+
+// apply makes a consumer of a control plane with an application, both of one name.
+func (c *cloud) apply(id, name string) {
+	GinkgoHelper()
+	at := entities(id)
 	c.do(201, "POST", at+"/consumers", map[string]any{"username": name})
 	c.do(201, "POST", at+"/consumers/"+name+"/oauth2", map[string]any{
 		"name": name, "client_id": name, "client_secret": name + "-secret", "redirect_uris": []string{"https://app.example/cb"},

@@ -140,6 +140,30 @@ var _ = Describe("a group of control planes", Ordered, func() {
 		Expect(failures).To(BeEmpty(), "of %d requests", total)
 	})
 
+	It("lets the member that is listed later keep what it had first", func() {
+		load := framework.StartTraffic(fmt.Sprintf("http://127.0.0.1:%d/shop/load", gw.HTTP), http.Header{"Authorization": {"Bearer " + tokens["shop"]}}, 4)
+		load.Served(20)
+		// Neither the order of the members decides, nor whose consumer is older.
+		c.apply(shop, "older")
+		c.apply(books, "newer")
+		older, newer := c.minted(gw, "shop", "older", "older-secret"), c.minted(gw, "books", "newer", "newer-secret")
+		both := func() []int { return []int{c.status(gw, "shop", older), c.status(gw, "books", newer)} }
+		Expect(both()).To(Equal([]int{200, 200}))
+		c.do(200, "PATCH", entities(books)+"/consumers/newer", map[string]any{"custom_id": "same"})
+		c.do(200, "PATCH", entities(shop)+"/consumers/older", map[string]any{"custom_id": "same"})
+		within(func() any { return c.status(gw, "shop", older) }).Should(Equal(503))
+		for range 20 {
+			Expect(both()).To(Equal([]int{503, 200}), "books had it first")
+		}
+		c.do(200, "PATCH", entities(shop)+"/consumers/older", map[string]any{"custom_id": "another"})
+		within(func() any { return c.status(gw, "shop", older) }).Should(Equal(200))
+		for range 20 {
+			Expect(both()).To(Equal([]int{200, 200}))
+		}
+		total, failures := load.Stop()
+		Expect(failures).To(BeEmpty(), "of %d requests", total)
+	})
+
 	It("takes no member with a connected gateway", func() {
 		busy := c.plane("busy", hybrid)
 		c.publish(busy, "busy", up)

@@ -107,9 +107,11 @@ func counted(text, answer string) int {
 // numbers hold what the shape of a transcript does not: how many of the answers are which.
 var numbers = map[string]func(seen string){
 	"circuit-breaker.md": func(seen string) {
-		Expect(counted(seen, "backend-v1 503")).To(BeNumerically("~", 3, 3), "failures until it is left out")
+		// The main thread of Envoy leaves it out, a moment after the third. Without, there would be 20.
+		Expect(counted(seen, "backend-v1 503")).To(And(BeNumerically(">=", 3), BeNumerically("<=", 15)), "failures until it is left out")
 	},
 	"fault-injection.md": func(seen string) {
+		// One run in five million is outside by chance.
 		Expect(counted(seen, "fault filter abort 418")).To(BeNumerically("~", 50, 25), "half of them")
 		var took float64
 		_, err := fmt.Sscanf(seen[strings.LastIndex(strings.TrimSpace(seen), "\n")+1:], "%f s", &took)
@@ -122,7 +124,8 @@ var numbers = map[string]func(seen string){
 		Expect(counted(seen, "backend-v2 200")).To(BeNumerically("<", 10))
 	},
 	"traffic-route.md": func(seen string) {
-		Expect(counted(seen, "backend-v2 200")).To(BeNumerically("~", 20, 18), "a tenth")
+		// One run in a billion has more by chance. Half of them would be 100.
+		Expect(counted(seen, "backend-v2 200")).To(BeNumerically("<=", 50), "a tenth of 200")
 	},
 }
 

@@ -74,12 +74,12 @@ func use(c *framework.ControlPlane, kind, mesh, name string) func() string {
 	}
 }
 
-// served demands that every request of a load was answered with 200.
+// served demands that every request of a load was answered with 200, and that there were some.
 func served(loads ...*framework.Load) {
 	for _, l := range loads {
+		EventuallyWithOffset(1, l.Total, patience).Should(BeNumerically(">", 100))
 		total, failures := l.Stop()
 		ExpectWithOffset(1, failures).To(BeEmpty(), "of %d requests", total)
-		ExpectWithOffset(1, total).To(BeNumerically(">", 100))
 		AddReportEntry("requests, none refused", total)
 	}
 }

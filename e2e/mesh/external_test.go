@@ -93,10 +93,9 @@ var _ = Describe("services outside the mesh", Ordered, core, func() {
 		Expect(open.get()).To(Equal(200))
 		forbid("clear")
 		w.Converged()
-		// The workers of an Envoy follow a moment after it has confirmed a change.
-		Eventually(open.get, patience, 20*time.Millisecond).Should(Equal(403), "on a connection that is open")
-		Expect(open.dialled.Load()).To(Equal(int64(1)), "it is that connection")
-		answers(web.to("clear"), 403)
+		follow(open.get, 403)
+		Expect(open.reconnected()).To(BeFalse(), "the answers came on the connection of before")
+		stays(func() int { return called(web.to("clear")) }, 403)
 	})
 
 	It("a service that goes and comes is not called and called", func() {

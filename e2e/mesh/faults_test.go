@@ -100,18 +100,24 @@ var _ = Describe("fault injection", Ordered, core, func() {
 		// Connections of before the first fault have no filter.
 		Eventually(func() time.Duration { return load("1 mbps") }, patience).Should(BeNumerically(">=", 1500*time.Millisecond), "2 s by the bandwidth")
 		Expect(load("1 mbps")).To(And(BeNumerically(">=", 1500*time.Millisecond), BeNumerically("<", 10*time.Second)))
-		Expect(load("1 gbps")).To(BeNumerically("<", 1500*time.Millisecond))
+		// A busy machine may be as slow as that once, but not each time.
+		Eventually(func() time.Duration { return load("1 gbps") }, patience).Should(BeNumerically("<", 1500*time.Millisecond))
 		w.Delete(shop, "fault-injections", "files")
 	})
 
 	It("every policy that matches takes effect", func() {
 		inject("web", tags{service: "web"}, abort(451))
 		inject("slow", tags{service: "*"}, map[string]any{"delay": map[string]any{"percentage": 100, "value": "300ms"}})
-		Eventually(func() time.Duration {
+		delayed := func() time.Duration {
 			since := time.Now()
 			Expect(called(other.to("backend"))).To(Equal(200))
 			return time.Since(since)
-		}, patience, 10*time.Millisecond).Should(BeNumerically(">=", 300*time.Millisecond))
+		}
+		// A busy machine alone may take as long once, but not each time.
+		Eventually(delayed, patience, 10*time.Millisecond).Should(BeNumerically(">=", 300*time.Millisecond-coarse))
+		for range 5 {
+			Expect(delayed()).To(BeNumerically(">=", 300*time.Millisecond-coarse))
+		}
 		Expect(called(web.to("backend"))).To(Equal(451))
 		w.Delete(shop, "fault-injections", "slow")
 		w.Delete(shop, "fault-injections", "web")

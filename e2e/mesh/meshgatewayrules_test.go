@@ -242,6 +242,7 @@ var _ = Describe("rules of a gateway of the mesh", Ordered, ContinueOnFailure, c
 		say(pathPrefix("/kept"), nil, backendOf("outside"))
 		store()
 		Eventually(func() int { return door.status("/kept") }, patience).Should(Equal(200))
+		Eventually(func() string { return door.get("/kept").Received().Name }, patience).Should(Equal("outside"), "another rule takes it until then")
 		for path, host := range map[string]string{"/own/a": name, "/kept/a": "any.example"} {
 			got := door.get(path).Received()
 			Expect([]string{got.Name, got.Host, got.Path}).To(Equal([]string{"outside", host, path}))
@@ -249,7 +250,7 @@ var _ = Describe("rules of a gateway of the mesh", Ordered, ContinueOnFailure, c
 		w.Put("traffic-permissions", policy("TrafficPermission", allowAll, tags{service: "web"}, tags{service: "*"}, nil))
 		w.Converged()
 		for _, path := range []string{"/own", "/kept"} {
-			Eventually(func() int { return door.status(path) }, patience).Should(Equal(403))
+			follow(func() int { return door.status(path) }, 403)
 		}
 		w.Put("traffic-permissions", policy("TrafficPermission", "door", tags{service: "edge"}, tags{service: "outside"}, nil))
 		w.Converged()

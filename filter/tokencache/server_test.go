@@ -25,7 +25,7 @@ func admin(t *testing.T, server *redistest.Server) *redis.Client {
 
 func openServer(t *testing.T, server *redistest.Server, vouched []string) *redisStore {
 	t.Helper()
-	st, err := openRedis(&contract.RedisSettings{URL: "redis://" + server.Address()}, vouched, nil, 5*time.Second)
+	st, err := openRedis(&contract.RedisSettings{URL: "redis://" + server.Address()}, vouched, nil, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

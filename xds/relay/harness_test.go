@@ -64,7 +64,7 @@ func startPlane(t *testing.T, addr string) *plane {
 		killed = true
 		g.Stop()
 		<-done
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		if err := srv.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)

@@ -94,7 +94,7 @@ func setup(t testing.TB, change func(*server.Config)) *rig {
 	go func() { done <- g.Serve(lis) }()
 	r := &rig{snaps: cfg.Snapshots, srv: srv, lis: lis}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		if err := srv.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)

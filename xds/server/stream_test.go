@@ -134,7 +134,7 @@ func TestTrapTextOfARefusedSecretIsNeverKept(t *testing.T) {
 func TestStateOfTheWorld(t *testing.T) {
 	r := setup(t, nil)
 	r.publish(clusterA, clusterB, endA, endB)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).StreamAggregatedResources(ctx)
 	if err != nil {

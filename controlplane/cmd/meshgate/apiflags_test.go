@@ -2,10 +2,10 @@ package main
 
 import (
 	"log/slog"
-	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"github.com/meshgate/meshgate/controlplane/meshapi"
 	"github.com/meshgate/meshgate/controlplane/nodes/nodestest"
 	"github.com/meshgate/meshgate/controlplane/store/memstore"
+	"github.com/meshgate/meshgate/e2e/ports"
 )
 
 // askingCommands lists the commands that call a running control plane, with the arguments
@@ -71,15 +72,12 @@ func TestAskingInVain(t *testing.T) {
 		}
 		return file
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := ports.Free(1) // nobody else is given it meanwhile
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := free.Addr().String()
-	_, port, _ := net.SplitHostPort(nobody)
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := strconv.Itoa(free[0])
+	nobody := "127.0.0.1:" + port
 	empty, settings := write("empty", ""), write("settings.yaml", "mesh:\n  port: "+port+"\n")
 	for name, tc := range map[string]struct {
 		args, want string

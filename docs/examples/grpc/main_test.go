@@ -2,10 +2,17 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/meshgate/meshgate/e2e/ports"
 )
 
 func TestArguments(t *testing.T) {
@@ -31,9 +38,26 @@ func TestServeEnds(t *testing.T) {
 	if err := serve(t.Context(), ln.Addr().String()); err == nil {
 		t.Error("two servers at one address")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	free, err := ports.Free(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := serve(ctx, "127.0.0.1:0"); err != nil {
+	address, ended := fmt.Sprintf("127.0.0.1:%d", free[0]), make(chan error, 1)
+	go func() { ended <- serve(ctx, address) }()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	limited, stop := context.WithTimeout(ctx, 20*time.Second)
+	defer stop()
+	if _, err := healthpb.NewHealthClient(conn).Check(limited, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }

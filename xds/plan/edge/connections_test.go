@@ -34,7 +34,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	// served reports whether a new connection is answered. The connection stays open.
 	var conns []net.Conn
 	served := func() bool {
-		conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", params.HTTPPort), 5*time.Second)
+		conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", params.HTTPPort), 20*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func overload(t *testing.T, limits bootstrap.Config) *overloadv3.OverloadManager
 // answer.
 func answered(t *testing.T, conn net.Conn) bool {
 	t.Helper()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {

@@ -376,7 +376,7 @@ func serveBy(t *testing.T, w *world, mode contract.Mode) string {
 	// If there are names to resolve or targets to probe, Envoy starts its main loop before it
 	// listens.
 	for deadline := time.Now().Add(30 * time.Second); ; {
-		conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+		conn, err := net.DialTimeout("tcp", address, 20*time.Second)
 		if err == nil {
 			_ = conn.Close() // nothing was sent
 			return address
@@ -405,12 +405,12 @@ func freePorts(t testing.TB, n int) []int {
 // ask requests a path unchanged, with identity headers that must not reach the upstream.
 func ask(t *testing.T, address, host, path string) (*http.Response, string) {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+	conn, err := net.DialTimeout("tcp", address, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }() // after the answer
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nX-Consumer-ID: spoofed\r\nx_consumer-id: spoofed\r\nConnection: close\r\n\r\n", path, host)

@@ -96,7 +96,7 @@ func (l *loaded) used(t *testing.T) uint64 {
 // take requests an endless answer and does not read it.
 func (l *loaded) take(t *testing.T) net.Conn {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", l.address, 5*time.Second)
+	conn, err := net.DialTimeout("tcp", l.address, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestFullHeapRefusesRequests(t *testing.T) {
 	l := newLoaded(t)
 	l.OverloadManager = overload(t, bootstrap.Config{MaxHeap: (atRest + room) * 100 / 98})
 	plantest.Run(t, write(t, l.Bootstrap))
-	held, err := net.DialTimeout("tcp", l.address, 5*time.Second)
+	held, err := net.DialTimeout("tcp", l.address, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	}
 	plantest.Run(t, write(t, l.Bootstrap))
 	dial := func(request string) net.Conn {
-		conn, err := net.DialTimeout("tcp", l.address, 5*time.Second)
+		conn, err := net.DialTimeout("tcp", l.address, 20*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

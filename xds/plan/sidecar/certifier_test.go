@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/meshgate/meshgate/controlplane/mesh"
+	"github.com/meshgate/meshgate/e2e/ports"
 	"github.com/meshgate/meshgate/xds/plan/plantest"
 )
 
@@ -75,11 +76,8 @@ func (a *certifier) secrets(service string) []*tlsv3.Secret {
 // runAt runs an Envoy with one listener of a bootstrap, and returns where that listens.
 func runAt(t *testing.T, b *bootstrapv3.Bootstrap, listener string) string {
 	t.Helper()
-	free := must(net.Listen("tcp", "127.0.0.1:0"))
-	address := free.Addr()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	// Nobody else is given the port before Envoy has opened it.
+	address := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: must(ports.Free(1))[0]}
 	var only []*listenerv3.Listener
 	for _, l := range b.StaticResources.Listeners {
 		if l.GetName() == listener {
