@@ -31,8 +31,10 @@ func TestWhatReceiversAreTold(t *testing.T) {
 	if inJSON != string(line)+"\n" || inCEF != string(origin.CEF(login(), s))+"\n" {
 		t.Errorf("the page shows\n%s%s", inJSON, inCEF)
 	}
+	published := []Keys{s.Keys()} // the last one again and again
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(Keys{Keys: []Key{s.Key()}}) // the script would miss it
+		_ = json.NewEncoder(w).Encode(published[0]) // the script would miss it
+		published = published[min(1, len(published)-1):]
 	}))
 	defer server.Close()
 	run := func(events string) (string, error) {
@@ -59,5 +61,22 @@ func TestWhatReceiversAreTold(t *testing.T) {
 				}
 			}
 		}
+	}
+	// The set has been replaced since it was fetched, and an old key is still in it.
+	var keys keyring
+	keys.rotate(7)
+	s = NewSigner(keys.list)
+	old := s.Keys()
+	events := inJSON
+	keys.rotate(8)
+	events += string(origin.CEF(login(), s)) + "\n"
+	published = []Keys{old, s.Keys()}
+	if out, err := run(events); err != nil || out != printed {
+		t.Errorf("after a rotation: %v: it prints\n%s", err, out)
+	}
+	keys = keys[:1]
+	published = []Keys{s.Keys()}
+	if out, err := run(events); err == nil || !strings.HasPrefix(out, "not verified: "+inJSON) {
+		t.Errorf("what a withdrawn key has signed: %v: it prints\n%s", err, out)
 	}
 }

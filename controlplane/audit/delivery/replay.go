@@ -104,13 +104,12 @@ func (r *refusals) more(job string) (everything bool) {
 // sees that and can make it anew. An event that is refused alone is passed over: others are not kept from coming
 // again by it.
 func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
-	body, n := w.encode(batch.events[:min(w.replayed.most, len(batch.events))], batch.destination.LogFormat)
 	if batch.job.Status != cloud.ReplayRunning {
 		if err := w.advance(ctx, batch, batch.job.Cursor, cloud.ReplayRunning); err != nil {
 			return nothing, err
 		}
 	}
-	r, at, got := w.try(ctx, &batch.work, body, func(ctx context.Context, _ *work) bool { return w.stillReplays(ctx, batch) })
+	r, n, at, got := w.try(ctx, &batch.work, batch.events[:min(w.replayed.most, len(batch.events))], func(ctx context.Context, _ *work) bool { return w.stillReplays(ctx, batch) })
 	switch {
 	case got != went:
 		return got, nil
