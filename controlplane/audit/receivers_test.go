@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -31,10 +32,21 @@ func TestWhatReceiversAreTold(t *testing.T) {
 	if inJSON != string(line)+"\n" || inCEF != string(origin.CEF(login(), s))+"\n" {
 		t.Errorf("the page shows\n%s%s", inJSON, inCEF)
 	}
-	published := []Keys{s.Keys()} // the last one again and again
+	var mu sync.Mutex
+	var published []Keys
+	publish := func(sets ...Keys) {
+		mu.Lock()
+		defer mu.Unlock()
+		published = sets
+	}
+	publish(s.Keys())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		_ = json.NewEncoder(w).Encode(published[0]) // the script would miss it
-		published = published[min(1, len(published)-1):]
+		if len(published) > 1 {
+			published = published[1:]
+		}
 	}))
 	defer server.Close()
 	run := func(events string) (string, error) {
@@ -70,12 +82,12 @@ func TestWhatReceiversAreTold(t *testing.T) {
 	events := inJSON
 	keys.rotate(8)
 	events += string(origin.CEF(login(), s)) + "\n"
-	published = []Keys{old, s.Keys()}
+	publish(old, s.Keys())
 	if out, err := run(events); err != nil || out != printed {
 		t.Errorf("after a rotation: %v: it prints\n%s", err, out)
 	}
 	keys = keys[:1]
-	published = []Keys{s.Keys()}
+	publish(s.Keys())
 	if out, err := run(events); err == nil || !strings.HasPrefix(out, "not verified: "+inJSON) {
 		t.Errorf("what a withdrawn key has signed: %v: it prints\n%s", err, out)
 	}
