@@ -1,8 +1,8 @@
 package syslog
 
 import (
-	"crypto/ed25519"
 	"bufio"
+	"crypto/ed25519"
 	"io"
 	"net"
 	"regexp"
