@@ -191,7 +191,7 @@ func TestUnusableAuditKeys(t *testing.T) {
 	if !errors.Is(rotated, errFull) || !errors.Is(withdrawn, errFull) || keys.described() != "1*" {
 		t.Errorf("%v, %v: %s", rotated, withdrawn, keys.described())
 	}
-	for name, text := range map[string]string{"nothing": "", "no PEM": "x", "no key": "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"} {
+	for name, text := range map[string]string{"nothing": "", "no PEM": "x", "no key": string(pemtext.Encode(pemtext.TypeKey, []byte{0}))} {
 		for _, row := range []string{keyAudit, keyAuditSerial + "2", keyAuditWithdrawn + "2"} {
 			s := identitytest.Memory(t)
 			if _, err := s.Update(t.Context(), model.Config, func(tx store.Tx) error {
