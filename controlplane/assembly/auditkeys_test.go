@@ -92,7 +92,7 @@ func TestKeysOfTheAuditLog(t *testing.T) {
 		set := m.published()
 		states, kids := m.audits(t)
 		if states != step.states || len(kids) != len(set.Keys) {
-			t.Errorf("step %d: the keys are %s, and %d are published", i, states, len(set.Keys))
+			t.Fatalf("step %d: the keys are %s, and %d are published", i, states, len(set.Keys))
 		}
 		for k, kid := range kids { // the list has the oldest first
 			if set.Keys[len(kids)-1-k].ID != kid {
