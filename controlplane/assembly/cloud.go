@@ -33,6 +33,8 @@ import (
 
 // cloudParts are the parts of the cloud API.
 type cloudParts struct {
+	// keys are what signer signs with.
+	keys   *identity.AuditKeys
 	signer *audit.Signer
 	engine *delivery.Engine
 	// foresee returns why nothing would be sent to a URL; see [outward.Options.Foresee].
@@ -62,13 +64,11 @@ func (cp *ControlPlane) openCloud(ctx context.Context) error {
 	if err := cloud.EnsureFirst(ctx, cp.store, cp.gate.As(model.System("lifecycle"))); err != nil {
 		return err
 	}
-	seed, err := identity.OpenAuditKey(ctx, cp.store)
+	keys, err := identity.OpenAuditKeys(ctx, cp.store)
 	if err != nil {
 		return err
 	}
-	if cp.cloud.signer, err = audit.NewSigner(seed); err != nil {
-		return err
-	}
+	cp.cloud.keys, cp.cloud.signer = keys, audit.NewSigner(keys.Private)
 	if cp.cloud.trusted, err = cp.cfg.Cloud.Trusted(); err != nil {
 		return err
 	}

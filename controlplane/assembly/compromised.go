@@ -18,6 +18,9 @@ func (k keyring) withdraw(ctx context.Context, kind, meshName string) (said stri
 	if of, ok := globalTokens[kind]; ok {
 		return k.withdrawGlobal(ctx, kind, of)
 	}
+	if kind == meshapi.KeysAudit {
+		return k.withdrawAudit(ctx)
+	}
 	var out identity.Withdrawal
 	prefix := "cp/"
 	if kind == meshapi.KeysDataplaneTokens {
@@ -57,6 +60,17 @@ func (k keyring) withdrawGlobal(ctx context.Context, kind string, of identity.To
 	}
 	return fmt.Sprintf("Key %s signs %s tokens from now on. Withdrawn: %s. Every token of a withdrawn key is refused from now on: issue new ones (POST /tokens/%s).%s",
 		out.Serial, of, keysNamed(out.Withdrawn), of, first), nil
+}
+
+// withdrawAudit replaces the keys of the audit log.
+func (k keyring) withdrawAudit(ctx context.Context) (said string, err error) {
+	out, err := k.cp.cloud.keys.Withdraw(ctx, k.cp.gate)
+	if err != nil {
+		return "", err
+	}
+	k.cp.Log.Warn("keys were withdrawn because one of them is compromised; no receiver should believe what they signed", "kind", meshapi.KeysAudit, "keys", out.Withdrawn, "signs", out.Serial)
+	return fmt.Sprintf("Key %s signs audit events from now on. Withdrawn: %s. jwks.json has the new key only. Receivers drop their copies of the set and fetch it again: "+
+		"docs/operations/keys.md, \"The key of the audit log\", says what else to do.", out.Serial, keysNamed(out.Withdrawn)), nil
 }
 
 // withdrawn describes what has happened and what the operator has to do.

@@ -54,6 +54,12 @@ func (k keyring) Rotate(ctx context.Context, kind string, r meshapi.KeyRotation)
 			return "", err
 		}
 		return fmt.Sprintf("Key %s signs %s tokens from now on. Tokens of the old keys count until these are deleted.", serial, globalTokens[kind]), nil
+	case meshapi.KeysAudit:
+		serial, err := k.cp.cloud.keys.Rotate(ctx, k.cp.gate)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("Key %s signs audit events from now on. jwks.json has it and the old ones: receivers that keep a copy fetch it again. Delete the old key when no receiver verifies what it signed.", serial), nil
 	case meshapi.KeysAuthority:
 		return k.rollover(ctx, r.Force)
 	case meshapi.KeysEncryption:
@@ -109,6 +115,9 @@ func unknownKind(kind string) error {
 // Delete implements meshapi.Keyring. Streams and links whose tokens are signed with the key
 // end at once.
 func (k keyring) Delete(ctx context.Context, kind, name string, force bool) error {
+	if kind == meshapi.KeysAudit {
+		return k.cp.cloud.keys.Delete(ctx, k.cp.gate, name)
+	}
 	if kind != meshapi.KeysNodeTokens {
 		return fault.New(fault.NotFound, "keys of the kind %q are not deleted here; those of dataplane tokens are secrets of their mesh, and those of users and zones are global secrets", kind)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/identity"
@@ -53,6 +54,7 @@ func (k keyring) List(ctx context.Context) ([]meshapi.Key, error) {
 		return nil, err
 	}
 	keys = append(keys, more...)
+	keys = append(keys, k.auditLog()...)
 	keys = append(keys, k.records()...)
 	if more, err = k.certificates(ctx); err != nil {
 		return nil, err
@@ -187,6 +189,25 @@ func (k keyring) meshAuthority(r store.Reader, meshName string) ([]meshapi.Key, 
 		out = append(out, row(*pending, keyTrusted))
 	}
 	return out, nil
+}
+
+// auditLog lists the keys that sign the audit log. Receivers know them by their kid. Nobody knows who still
+// verifies with which.
+func (k keyring) auditLog() (out []meshapi.Key) {
+	for _, key := range k.cp.cloud.keys.Keys() {
+		row := meshapi.Key{
+			Kind: meshapi.KeysAudit, Name: key.Serial, Purpose: "signatures of audit events, kid " + audit.KeyOf(key.Public).ID, Algorithm: "Ed25519", State: keyAccepted, Since: &key.Since,
+			Next: "delete it when no receiver verifies what it signed",
+		}
+		switch {
+		case key.Withdrawn:
+			row.State, row.Next = keyCompromised, "none: what it signed proves nothing"
+		case key.Signs:
+			row.State, row.Next = keyActive, "meshgate keys rotate "+meshapi.KeysAudit
+		}
+		out = append(out, row)
+	}
+	return out
 }
 
 // records lists the keys that sign records in Redis.

@@ -235,7 +235,7 @@ func TestModesOfKeys(t *testing.T) {
 				closed = http.StatusOK
 			}
 			for kind, want := range map[string]int{
-				meshapi.KeysNodeTokens: http.StatusOK, meshapi.KeysAuthority: http.StatusOK,
+				meshapi.KeysNodeTokens: http.StatusOK, meshapi.KeysAuthority: http.StatusOK, meshapi.KeysAudit: http.StatusOK,
 				meshapi.KeysDataplaneTokens: closed, meshapi.KeysUserTokens: closed, meshapi.KeysZoneTokens: closed, meshapi.KeysZoneIngressTokens: closed,
 			} {
 				body := "{}"

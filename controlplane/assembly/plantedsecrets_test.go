@@ -2,6 +2,8 @@ package assembly
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -78,6 +80,11 @@ func secretsOf(k *model.Kind, path, value string) (out []plantedSecret) {
 			body := base64.StdEncoding.EncodeToString(block.Bytes)
 			for at := 64; at+64 <= len(body); at += 64 { // the first line is the same for all keys of a sort
 				out = append(out, newSecret(k.Name, path, body[at:at+64]))
+			}
+			if key, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil { // that of Ed25519 has only one line
+				if short, is := key.(ed25519.PrivateKey); is {
+					out = append(out, newSecret(k.Name, path, string(short.Seed())))
+				}
 			}
 		}
 		if strings.HasPrefix(text, "eyJ") && strings.Count(text, ".") == 2 {

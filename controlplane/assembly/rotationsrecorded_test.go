@@ -63,6 +63,15 @@ func TestRotationsAreRecorded(t *testing.T) {
 	rotate(meshapi.KeysNodeTokens, meshapi.KeyRotation{Compromised: true})
 	expect("a theft", "user:ann created identity_key gateway-token-signing-key-3", "user:ann created identity_key gateway-token-withdrawn-key-2",
 		"user:ann deleted identity_key gateway-token-signing-key-2")
+	rotate(meshapi.KeysAudit, meshapi.KeyRotation{})
+	expect("the audit log", "user:ann created identity_key audit-log-signing-key-2")
+	if err := ring.Delete(ctx, meshapi.KeysAudit, "1", false); err != nil {
+		t.Fatal(err)
+	}
+	expect("its old key", "user:ann deleted identity_key audit-log-signing-key")
+	rotate(meshapi.KeysAudit, meshapi.KeyRotation{Compromised: true})
+	expect("its key is stolen", "user:ann created identity_key audit-log-signing-key-3", "user:ann created identity_key audit-log-withdrawn-key-2",
+		"user:ann deleted identity_key audit-log-signing-key-2")
 	rotate(meshapi.KeysAuthority, meshapi.KeyRotation{})
 	expect("the first step", "user:ann created identity_key authority-next")
 	rotate(meshapi.KeysAuthority, meshapi.KeyRotation{Force: true})

@@ -3,12 +3,15 @@ package assembly
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/config"
+	"github.com/meshgate/meshgate/controlplane/meshapi"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // standing are the settings of control planes on one database, each with a state directory of its own, and all with
@@ -58,6 +61,10 @@ func TestStandby(t *testing.T) {
 		t.Errorf("one that is told to end: %v", err)
 	}
 	authority := string(first.authority.PEM())
+	if _, err := (keyring{first}).Rotate(model.WithActor(t.Context(), model.User("ann")), meshapi.KeysAudit, meshapi.KeyRotation{}); err != nil {
+		t.Fatal(err)
+	}
+	audited := fmt.Sprint(first.cloud.signer.Keys())
 	first.close(t.Context())
 	second := <-got
 	if second.err != nil {
@@ -65,6 +72,9 @@ func TestStandby(t *testing.T) {
 	}
 	if string(second.cp.authority.PEM()) != authority || port(second.cp.ports.data) != at {
 		t.Error("it is another control plane")
+	}
+	if got := fmt.Sprint(second.cp.cloud.signer.Keys()); got != audited || len(second.cp.cloud.keys.Keys()) != 2 {
+		t.Errorf("%s sign audit events, and not %s", got, audited)
 	}
 	if line := <-says; !strings.Contains(line, "the other control plane has ended; taking over") {
 		t.Errorf("it says %s", line)

@@ -37,7 +37,7 @@ func TestAdministrationFormats(t *testing.T) {
 		e := administered(a)
 		cef := origin.CEF(e, s)
 		unsigned, sig, _ := strings.Cut(string(cef), " sig=")
-		if !verified(t, s.Key(), unsigned, sig) {
+		if !verified(t, s.Keys().Keys[0], unsigned, sig) {
 			t.Errorf("the signature of %s is not of the line", cef)
 		}
 		b.Write(append(cef, '\n'))
@@ -68,7 +68,7 @@ func FuzzAdministration(f *testing.F) {
 			t.Errorf("the keys are %q", p.Keys)
 		}
 		cut := strings.LastIndex(line, " sig=")
-		if !verified(t, s.Key(), line[:cut], line[cut+len(" sig="):]) {
+		if !verified(t, s.Keys().Keys[0], line[:cut], line[cut+len(" sig="):]) {
 			t.Error("the signature is not of the line")
 		}
 		if object := origin.JSON(e, s); bytes.ContainsAny(object, "\n\r") {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -31,8 +32,21 @@ func TestWhatReceiversAreTold(t *testing.T) {
 	if inJSON != string(line)+"\n" || inCEF != string(origin.CEF(login(), s))+"\n" {
 		t.Errorf("the page shows\n%s%s", inJSON, inCEF)
 	}
+	var mu sync.Mutex
+	var published []Keys
+	publish := func(sets ...Keys) {
+		mu.Lock()
+		defer mu.Unlock()
+		published = sets
+	}
+	publish(s.Keys())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(Keys{Keys: []Key{s.Key()}}) // the script would miss it
+		mu.Lock()
+		defer mu.Unlock()
+		_ = json.NewEncoder(w).Encode(published[0]) // the script would miss it
+		if len(published) > 1 {
+			published = published[1:]
+		}
 	}))
 	defer server.Close()
 	run := func(events string) (string, error) {
@@ -59,5 +73,22 @@ func TestWhatReceiversAreTold(t *testing.T) {
 				}
 			}
 		}
+	}
+	// The set has been replaced since it was fetched, and an old key is still in it.
+	var keys keyring
+	keys.rotate(7)
+	s = NewSigner(keys.list)
+	old := s.Keys()
+	events := inJSON
+	keys.rotate(8)
+	events += string(origin.CEF(login(), s)) + "\n"
+	publish(old, s.Keys())
+	if out, err := run(events); err != nil || out != printed {
+		t.Errorf("after a rotation: %v: it prints\n%s", err, out)
+	}
+	keys = keys[:1]
+	publish(s.Keys())
+	if out, err := run(events); err == nil || !strings.HasPrefix(out, "not verified: "+inJSON) {
+		t.Errorf("what a withdrawn key has signed: %v: it prints\n%s", err, out)
 	}
 }

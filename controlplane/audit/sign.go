@@ -4,30 +4,23 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 )
 
 // Signer signs lines. It is safe for concurrent use.
 type Signer struct {
-	key ed25519.PrivateKey
-	id  string
+	keys func() []ed25519.PrivateKey
 }
 
-// NewSigner returns the signer of a seed of [ed25519.SeedSize] bytes.
-func NewSigner(seed []byte) (*Signer, error) {
-	if len(seed) != ed25519.SeedSize {
-		return nil, fmt.Errorf("the seed of a signing key has %d bytes and needs %d", len(seed), ed25519.SeedSize)
-	}
-	key := ed25519.NewKeyFromSeed(seed)
-	return &Signer{key: key, id: thumbprint(key.Public().(ed25519.PublicKey))}, nil
-}
+// NewSigner returns the signer of some keys, which may be others at each signature: the first one signs, and all
+// are published. There is always one.
+func NewSigner(keys func() []ed25519.PrivateKey) *Signer { return &Signer{keys} }
 
 // Sign returns a signature in base64url without padding.
 func (s *Signer) Sign(line []byte) string {
 	return base64.RawURLEncoding.EncodeToString(s.signature(line))
 }
 
-func (s *Signer) signature(line []byte) []byte { return ed25519.Sign(s.key, line) }
+func (s *Signer) signature(line []byte) []byte { return ed25519.Sign(s.keys()[0], line) }
 
 // Key is a public key as a JSON Web Key (RFC 8037).
 type Key struct {
@@ -43,10 +36,18 @@ type Keys struct {
 	Keys []Key `json:"keys"`
 }
 
-// Key returns the key that verifies what s signs.
-func (s *Signer) Key() Key {
-	public := s.key.Public().(ed25519.PublicKey)
-	return Key{Type: "OKP", Alg: "EdDSA", Curve: "Ed25519", ID: s.id, X: base64.RawURLEncoding.EncodeToString(public)}
+// Keys returns the keys that verify what s signs or has signed, the one that signs first.
+func (s *Signer) Keys() Keys {
+	set := Keys{Keys: []Key{}}
+	for _, key := range s.keys() {
+		set.Keys = append(set.Keys, KeyOf(key.Public().(ed25519.PublicKey)))
+	}
+	return set
+}
+
+// KeyOf describes a public key as it is published.
+func KeyOf(public ed25519.PublicKey) Key {
+	return Key{Type: "OKP", Alg: "EdDSA", Curve: "Ed25519", ID: thumbprint(public), X: base64.RawURLEncoding.EncodeToString(public)}
 }
 
 // thumbprint names a key by what it is (RFC 7638, RFC 8037 section 2).

@@ -44,7 +44,7 @@ type Options struct {
 	// Hosts are names of this API, in lower case. On them there is never only a portal, whatever
 	// domain it has.
 	Hosts []string
-	// Signer signs audit events; its public key is shown to everybody.
+	// Signer signs audit events; its public keys are shown to everybody.
 	Signer *audit.Signer
 	// Trusted are the networks of proxies that say for which clients they speak; see [httpkit.Behind].
 	Trusted []netip.Prefix

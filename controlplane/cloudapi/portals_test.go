@@ -1,6 +1,7 @@
 package cloudapi
 
 import (
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -32,11 +33,8 @@ func accounts(s store.Store, gate *admit.Gate, now func() time.Time) *portal.Acc
 
 func signer(t *testing.T) *audit.Signer {
 	t.Helper()
-	s, err := audit.NewSigner(make([]byte, 32))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	keys := []ed25519.PrivateKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}
+	return audit.NewSigner(func() []ed25519.PrivateKey { return keys })
 }
 
 const portalsPath = "/v2/portals"

@@ -316,7 +316,7 @@ func (h hooked) status() webhookStatus {
 
 // readKeys shows the public keys. They are no secret, and receivers have no token.
 func (a *API) readKeys(w http.ResponseWriter, r *http.Request) {
-	a.answer(w, r, http.StatusOK, audit.Keys{Keys: []audit.Key{a.Signer.Key()}})
+	a.answer(w, r, http.StatusOK, a.Signer.Keys())
 }
 
 // testEvent is the answer to a test.

@@ -233,7 +233,7 @@ func TestKeys(t *testing.T) {
 	f := setup(t)
 	for _, token := range []string{"", "vera", "admin"} {
 		status, doc := f.as(token, http.MethodGet, "/v2/audit-log-webhook/jwks.json", "")
-		key := signer(t).Key()
+		key := signer(t).Keys().Keys[0]
 		if got, want := fmt.Sprint(status, doc), fmt.Sprintf("200 map[keys:[map[alg:EdDSA crv:Ed25519 kid:%s kty:OKP x:%s]]]", key.ID, key.X); got != want {
 			t.Errorf("%s: %s, want %s", token, got, want)
 		}

@@ -25,6 +25,15 @@ func TestEveryStoreCallFailsOnce(t *testing.T) {
 				return err
 			}
 		},
+		"the keys of the audit log": func(t *testing.T, points *storetest.Failpoints) func() error {
+			return func() error {
+				keys, err := OpenAuditKeys(t.Context(), points)
+				if err == nil {
+					_, err = keys.Withdraw(t.Context(), keyGate(points))
+				}
+				return err
+			}
+		},
 		"a dataplane token": func(t *testing.T, points *storetest.Failpoints) func() error {
 			tt := tokenTestOn(t, points)
 			return func() error {

@@ -88,5 +88,5 @@ func ensure(ctx context.Context, s store.Store, name string, good func(*KeyPair)
 	return pair, err
 }
 
-// always is for keys that are never replaced, because others are pinned to them.
+// always is for keys that only a rotation replaces, because others are pinned to them.
 func always(*KeyPair) bool { return true }

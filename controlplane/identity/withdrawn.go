@@ -20,7 +20,8 @@ type Withdrawal struct {
 	Serial string
 	// Withdrawn are the serials of the keys that counted before, oldest first. All of them
 	// are withdrawn, because agents exchange the tokens of one key for tokens of the next: a
-	// token forged with one key may live on under any later key.
+	// token forged with one key may live on under any later key. Nobody knows which of the keys of the
+	// audit log the thief of one has, either.
 	Withdrawn []string
 }
 
@@ -50,7 +51,7 @@ func (w *withdrawnKey) refuse(what, token string, claims *jwt.RegisteredClaims, 
 var errWithdrawn = fault.New(fault.Denied, "the key was withdrawn")
 
 // publicPEM encodes what remains of a compromised key.
-func publicPEM(key *rsa.PublicKey) ([]byte, error) {
+func publicPEM(key any) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
 		return nil, err

@@ -28,14 +28,16 @@ const (
 	KeysZoneIngressTokens = "zone-ingress-tokens"
 	KeysEncryption        = "encryption"
 	KeysAuthority         = "control-plane-ca"
+	// KeysAudit are those that sign the audit log.
+	KeysAudit = "audit-log"
 )
 
 // Rotatable are the kinds of keys that can be rotated.
-var Rotatable = []string{KeysNodeTokens, KeysDataplaneTokens, KeysUserTokens, KeysZoneTokens, KeysZoneIngressTokens, KeysEncryption, KeysAuthority}
+var Rotatable = []string{KeysNodeTokens, KeysDataplaneTokens, KeysUserTokens, KeysZoneTokens, KeysZoneIngressTokens, KeysEncryption, KeysAuthority, KeysAudit}
 
-// Withdrawable lists the kinds of keys that sign tokens: all of a kind can be withdrawn in one
-// step.
-var Withdrawable = []string{KeysNodeTokens, KeysDataplaneTokens, KeysUserTokens, KeysZoneTokens, KeysZoneIngressTokens}
+// Withdrawable lists the kinds of keys that sign tokens or events: all of a kind can be withdrawn in
+// one step.
+var Withdrawable = []string{KeysNodeTokens, KeysDataplaneTokens, KeysUserTokens, KeysZoneTokens, KeysZoneIngressTokens, KeysAudit}
 
 // Key describes a key for an administrator. It holds nothing secret.
 type Key struct {
@@ -69,8 +71,9 @@ type KeyRotation struct {
 	// ForgetOld drops old encryption keys once nothing needs them. Backups that were made
 	// before cannot be restored any more.
 	ForgetOld bool `json:"forgetOld,omitempty"`
-	// Compromised withdraws all keys of a kind that signs tokens. From then on their tokens
-	// are neither accepted nor exchanged.
+	// Compromised withdraws all keys of a kind that signs tokens or events. From then on their
+	// tokens are neither accepted nor exchanged, and no key that verifies their events is
+	// published.
 	Compromised bool `json:"compromised,omitempty"`
 	// Force takes a step in the replacement of the authority even if it cuts off nodes.
 	Force bool `json:"force,omitempty"`
@@ -84,8 +87,8 @@ type Keyring interface {
 	// NotFound for an unknown kind or mesh, Invalid for options that do not belong to the
 	// kind, and Conflict if the rotation cannot begin now.
 	Rotate(ctx context.Context, kind string, r KeyRotation) (said string, err error)
-	// Delete deletes a key of node tokens. The error is Conflict if it is needed, unless
-	// force is set.
+	// Delete deletes a key of node tokens or of the audit log. The error is Conflict if it is
+	// needed, unless force is set, and for the key that signs the audit log in any case.
 	Delete(ctx context.Context, kind, name string, force bool) error
 	// MayRemove returns a Conflict for a secret that holds a needed key.
 	MayRemove(r store.Reader, stored *model.Resource) error
@@ -106,7 +109,7 @@ func (a *API) keys() []httpkit.Endpoint {
 		route(http.MethodPost, "/keys/{kind}/rotate", "Begin the rotation of a key", a.rotateKey, httpkit.Contract{
 			Body: schemaRotation, Answers: map[int]string{http.StatusOK: schemaMessage},
 		}, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
-		route(http.MethodDelete, "/keys/{kind}/{name}", "Delete a key that signed tokens", a.deleteKey, shows("", paramForce), http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
+		route(http.MethodDelete, "/keys/{kind}/{name}", "Delete a key that signed tokens or events", a.deleteKey, shows("", paramForce), http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict),
 	}
 }
 

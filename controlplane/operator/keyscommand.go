@@ -84,7 +84,7 @@ The other kinds of "meshgate keys list" are replaced in other ways: the roots of
 		},
 	}
 	c.Flags().StringVar(&r.Mesh, "mesh", "", "the mesh whose key is meant")
-	c.Flags().BoolVar(&r.Compromised, "compromised", false, "with keys that sign tokens: withdraw every key that there is, because one was stolen; each holder needs a new token")
+	c.Flags().BoolVar(&r.Compromised, "compromised", false, "with keys that sign tokens or events: withdraw every key that there is, because one was stolen; each holder of a token needs a new one")
 	c.Flags().BoolVar(&r.Force, "force", false, "with control-plane-ca: take the next step although it cuts off nodes")
 	c.Flags().BoolVar(&r.ForgetOld, "forget-old", false, "with encryption: drop the old keys from the key file once nothing is left under them; backups from before then need a copy of them")
 	api = addAPIFlags(c)
@@ -108,8 +108,8 @@ func keysDeleteCommand() *cobra.Command {
 	var api *apiFlags
 	c := &cobra.Command{
 		Use:     "delete KIND NAME",
-		Short:   "Delete a key that signed tokens, once no node uses it",
-		Long:    "Delete a key that signed tokens, once no node uses it. KIND is one of\n" + strings.Join(meshapi.Withdrawable, ", ") + ".",
+		Short:   "Delete a key that signed tokens or events, once nobody uses it",
+		Long:    "Delete a key that signed tokens or events, once nobody uses it. KIND is one of\n" + strings.Join(meshapi.Withdrawable, ", ") + ".",
 		Example: `  meshgate keys delete node-tokens 1`,
 		Args:    cli.Wants,
 		RunE: func(c *cobra.Command, args []string) error {

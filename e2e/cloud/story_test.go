@@ -69,6 +69,22 @@ var _ = Describe("a portal's audit log", func() {
 		w.siem.expectNothingBad()
 	})
 
+	It("is signed by the new key as soon as its key is replaced", func() {
+		want := w.logins(0, 1)
+		Eventually(w.siem.agents, within, "10ms").Should(Equal(want))
+		for n, body := range []string{`{}`, `{"compromised":true}`} {
+			old := w.signs()
+			r, err := framework.Do(w.http, "POST", fmt.Sprintf("http://127.0.0.1:%d/keys/audit-log/rotate", w.c.Mesh), http.Header{"Content-Type": {"application/json"}}, body)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(r.Status).To(Equal(200), r.Body)
+			Expect(w.signs()).NotTo(Equal(old))
+			w.siem.trust(w.signs()) // and nothing else
+			want = append(want, w.logins(n+1, n+2)...)
+			Eventually(w.siem.agents, within, "10ms").Should(Equal(want))
+		}
+		w.siem.expectNothingBad()
+	})
+
 	It("does not go to a receiver whose certificate nobody vouches for, unless its destination says so", func() {
 		w.do(200, "PATCH", w.destination, map[string]any{"skip_ssl_verification": false})
 		want := w.logins(0, 1)

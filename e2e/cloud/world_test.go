@@ -42,8 +42,7 @@ func newWorld(c *framework.ControlPlane) *world {
 	GinkgoHelper()
 	w := &world{c: c, http: framework.TrustingClient(c.CAFile()), siem: newReceiver()}
 	w.token = command(c, "token", "create", "--name", "e2e", "--role", "admin")
-	keys := w.do(200, "GET", "/v2/audit-log-webhook/jwks.json", nil)["keys"].([]any)
-	w.siem.trust(keys[0].(map[string]any)["x"].(string))
+	w.siem.trust(w.signs())
 	id := w.do(200, "POST", "/v2/audit-log-destinations", map[string]any{
 		"name": "siem", "endpoint": w.siem.url(), "authorization": credential, "log_format": "json", "skip_ssl_verification": true,
 	})["id"].(string)
@@ -52,6 +51,13 @@ func newWorld(c *framework.ControlPlane) *world {
 	w.do(200, "PATCH", w.of("/audit-log-webhook"), map[string]any{"enabled": true, "audit_log_destination_id": id})
 	w.do(201, "POST", w.of("/developers"), map[string]any{"email": "ada@example.com", "full_name": "Ada", "password": password})
 	return w
+}
+
+// signs is the published key that signs now.
+func (w *world) signs() string {
+	GinkgoHelper()
+	keys := w.do(200, "GET", "/v2/audit-log-webhook/jwks.json", nil)["keys"].([]any)
+	return keys[0].(map[string]any)["x"].(string)
 }
 
 // of is a path of the portal.

@@ -8,7 +8,7 @@ import (
 var _ = Describe("docs/operations/keys.md", func() {
 	It("can be followed by copy and paste", func() {
 		out := follow("docs", "operations", "keys.md")
-		for _, kind := range []string{"encryption", "control-plane-ca", "node-tokens", "dataplane-tokens", "records", "certificate"} {
+		for _, kind := range []string{"encryption", "control-plane-ca", "node-tokens", "dataplane-tokens", "records", "audit-log", "certificate"} {
 			Expect(out["What there is"]).To(MatchRegexp(`(?m)^` + kind + ` +`))
 		}
 		Expect(out["Keys that sign tokens"]).To(And(ContainSubstring("Key 2 signs node tokens"), ContainSubstring("Key 1 of node-tokens is deleted."),
@@ -20,5 +20,9 @@ var _ = Describe("docs/operations/keys.md", func() {
 		Expect(out["The encryption key"]).To(And(ContainSubstring("A new key encrypts from now on"), ContainSubstring("The old keys leave the file")))
 		Expect(out["The control plane's authority"]).To(And(ContainSubstring("Step 1 of 3"), ContainSubstring("Step 2 of 3"), ContainSubstring("Step 3 of 3"),
 			MatchRegexp(`(?m)^control-plane-ca +[0-9a-f]{16} .* active `)))
+		Expect(out["The key of the audit log"]).To(And(ContainSubstring("Key 2 signs audit events from now on."), ContainSubstring("published: 2"),
+			ContainSubstring("Key 1 of audit-log is deleted."), ContainSubstring("key 2 signs the audit log"),
+			ContainSubstring("Key 3 signs audit events from now on. Withdrawn: key 2."), HaveSuffix("published: 1"),
+			MatchRegexp(`(?m)^audit-log +2 +- +compromised `), MatchRegexp(`(?m)^audit-log +3 +- +active `)))
 	})
 })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/meshgate/meshgate/controlplane/audit"
 	"github.com/meshgate/meshgate/controlplane/cloud"
 )
 
@@ -21,8 +22,7 @@ func (w *worker) deliver(ctx context.Context, job *work) (outcome, error) {
 	if len(job.events) == 0 {
 		return went, w.end(ctx, job, conclusion{cursor: job.upTo(0)})
 	}
-	body, n := w.encode(job.events[:min(w.live.most, len(job.events))], job.destination.LogFormat)
-	r, at, got := w.try(ctx, job, body, w.unchanged)
+	r, n, at, got := w.try(ctx, job, job.events[:min(w.live.most, len(job.events))], w.unchanged)
 	switch {
 	case got != went:
 		return got, nil
@@ -63,8 +63,7 @@ func (w *worker) single(ctx context.Context, job *work, r result, at time.Time) 
 			}
 			job = more
 		}
-		body, _ := w.encode(job.events[i:i+1], job.destination.LogFormat)
-		r, at, got := w.try(ctx, job, body, w.unchanged)
+		r, _, at, got := w.try(ctx, job, job.events[i:i+1], w.unchanged)
 		switch {
 		case got != went:
 			return got, nil
@@ -78,24 +77,27 @@ func (w *worker) single(ctx context.Context, job *work, r result, at time.Time) 
 	return failed, w.fail(ctx, job, first, at)
 }
 
-// try makes all attempts to deliver a body. It returns [went] with the last result, whatever that is,
-// and another outcome if it was broken off.
-func (w *worker) try(ctx context.Context, job *work, body []byte, unchanged func(context.Context, *work) bool) (r result, began time.Time, got outcome) {
+// try makes all attempts to deliver the first n of some events, as many as fit into a request. It returns [went]
+// with the last result, whatever that is, and another outcome if it was broken off. Each attempt signs anew: a key
+// may be withdrawn between two, and what it signed counts for nothing then.
+func (w *worker) try(ctx context.Context, job *work, events []audit.Event, unchanged func(context.Context, *work) bool) (r result, n int, began time.Time, got outcome) {
 	for retries := 0; ; retries++ {
+		var body []byte
+		body, n = w.encode(events, job.destination.LogFormat)
 		began = w.Now()
 		sending, sent := w.finishing(ctx)
 		r = w.attempt(sending, &job.destination, body)
 		sent()
 		if ctx.Err() != nil && r.status == 0 {
-			return r, began, moved // it was broken off, which says nothing of the receiver
+			return r, n, began, moved // it was broken off, which says nothing of the receiver
 		}
 		wait, again := r.again(retries, w.Now())
 		if !again {
-			return r, began, went
+			return r, n, began, went
 		}
 		w.status(ctx, job, r, began)
 		if !w.wait(ctx, wait, func(ctx context.Context) bool { return unchanged(ctx, job) }) {
-			return r, began, moved
+			return r, n, began, moved
 		}
 	}
 }

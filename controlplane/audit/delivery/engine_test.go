@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -163,6 +164,8 @@ type world struct {
 	lingers chan struct{}
 	// rests has an entry for each time that the engine has tidied up, which it does again when hours has one.
 	rests, hours chan struct{}
+	// keys are those that sign.
+	keys func() []ed25519.PrivateKey
 	// prepare, if set, is told of an engine before it runs.
 	prepare func(*Engine)
 }
@@ -177,6 +180,8 @@ func blankWorld(t testing.TB) *world {
 	now := time.Now()
 	w := &world{t: t, now: now, base: now, held: make(chan struct{}, 1000), over: make(chan struct{}), lingers: make(chan struct{}, 1000), rests: make(chan struct{}, 1000), hours: make(chan struct{}), sole: true, log: slog.New(slog.DiscardHandler)}
 	w.clock = steady.New(w.wall)
+	keys := []ed25519.PrivateKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}
+	w.keys = func() []ed25519.PrivateKey { return keys }
 	return w
 }
 
@@ -276,10 +281,6 @@ func (w *world) waited() []time.Duration {
 // ready makes an engine, and the client that it uses.
 func (w *world) ready() (*Engine, *outward.Client) {
 	w.t.Helper()
-	signer, err := audit.NewSigner(make([]byte, 32))
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	client := outward.New(outward.Options{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Own: w.connects})
 	mute, inner := &atomic.Bool{}, w.writer
 	w.mute = mute
@@ -290,7 +291,7 @@ func (w *world) ready() (*Engine, *outward.Client) {
 		return inner.Write(ctx, class, fn)
 	})
 	e := New(Options{
-		Store: w.s, Writer: own, Signer: signer, Verifying: client, Trusting: client, Log: w.log, Now: w.time, Rest: w.rest,
+		Store: w.s, Writer: own, Signer: audit.NewSigner(w.keys), Verifying: client, Trusting: client, Log: w.log, Now: w.time, Rest: w.rest,
 		Clock: w.clock, Commits: w.s, Leases: lease.New(lease.Options{Writer: own, Holder: uuid.NewString(), Sole: w.sole, Span: w.span}), Sinks: w.sinks, ControlPlane: w.own,
 	})
 	w.engine = e

@@ -105,14 +105,13 @@ func (r *refusals) more(job string) (everything bool) {
 // tried than its receiver bears: after that comes a single event. An event that is refused alone is passed over:
 // others are not kept from coming again by it.
 func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
-	body, n := w.encode(batch.events[:min(w.replayed.most, len(batch.events))], batch.destination.LogFormat)
 	if batch.job.Status != cloud.ReplayRunning {
 		if err := w.advance(ctx, batch, batch.job.Cursor, cloud.ReplayRunning); err != nil {
 			return nothing, err
 		}
 		w.replayed.patience = minPatience // whoever makes a job may have mended the receiver
 	}
-	r, at, got := w.try(ctx, &batch.work, body, func(ctx context.Context, _ *work) bool { return w.stillReplays(ctx, batch) })
+	r, n, at, got := w.try(ctx, &batch.work, batch.events[:min(w.replayed.most, len(batch.events))], func(ctx context.Context, _ *work) bool { return w.stillReplays(ctx, batch) })
 	if got != went {
 		return got, nil
 	}

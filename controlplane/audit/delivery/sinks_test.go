@@ -22,6 +22,8 @@ type collector struct {
 	net.Listener
 	mu    sync.Mutex
 	taken []string
+	// lines are the events as they came, in CEF.
+	lines []string
 	conns []net.Conn
 }
 
@@ -73,6 +75,8 @@ func (c *collector) read(conn net.Conn) {
 		id, _, _ := strings.Cut(rest, " ")
 		c.mu.Lock()
 		c.taken = append(c.taken, id)
+		_, line, _ := strings.Cut(string(message), " audit - ")
+		c.lines = append(c.lines, line)
 		c.mu.Unlock()
 	}
 }

@@ -2,6 +2,7 @@ package syslog
 
 import (
 	"bufio"
+	"crypto/ed25519"
 	"io"
 	"net"
 	"regexp"
@@ -31,11 +32,8 @@ func TestParse(t *testing.T) {
 
 func signer(t *testing.T) *audit.Signer {
 	t.Helper()
-	s, err := audit.NewSigner(make([]byte, 32))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	keys := []ed25519.PrivateKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}
+	return audit.NewSigner(func() []ed25519.PrivateKey { return keys })
 }
 
 // TestMessage: a message has the header of RFC 5424, and the signed line as its text.
