@@ -92,7 +92,7 @@ func segmentsOfOr(part string) string {
 // names are what paths of the world may name, by collection.
 func (w *plantedWorld) names() map[string][]string {
 	names := map[string][]string{
-		"nodes": {"planted.web", "cp/default/a"}, "service-insights": {"web", "x"}, "revisions": {"1", fmt.Sprint(w.store.Revision())}, "tags": {"a"}, "keys": {meshapi.KeysNodeTokens, meshapi.KeysDataplaneTokens, meshapi.KeysAudit}, "{kind}": {"1"}, "json": {"service", "plugin"},
+		"nodes": {"planted.web", "cp/default/a"}, "service-insights": {"web", "x"}, "revisions": {"1", fmt.Sprint(w.store.Revision())}, "tags": {"a"}, "workspaces": {"default"}, "keys": {meshapi.KeysNodeTokens, meshapi.KeysDataplaneTokens, meshapi.KeysAudit}, "{kind}": {"1"}, "json": {"service", "plugin"},
 	}
 	names["schemas/plugins"] = append(names["schemas/plugins"], gateway.PluginNames()...)
 	if err := w.store.View(w.t.Context(), func(r store.Reader) error {

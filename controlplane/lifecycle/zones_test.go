@@ -32,7 +32,7 @@ func TestGlobalZones(t *testing.T) {
 				if zone != "" {
 					tags[mesh.TagZone] = zone
 				}
-				d.Networking.Inbound = append(d.Networking.Inbound, mesh.Inbound{Port: uint32(80 + i), Tags: tags}) //nolint:gosec // small
+				d.Networking.Inbound = append(d.Networking.Inbound, mesh.Inbound{Port: uint32(80 + i), Tags: tags})
 			}
 			return d
 		}
