@@ -28,6 +28,9 @@ func onFailpoints(t *testing.T, key []byte) (*api, *storetest.Failpoints, *store
 	})
 	a.put(t, "/meshes/m/secrets/dataplane-token-signing-key-m-1", `{"type":"Secret","mesh":"m","name":"dataplane-token-signing-key-m-1","data":"`+base64.StdEncoding.EncodeToString(key)+`"}`)
 	a.handler = httpkit.Observe(a.handler, slog.New(log))
+	if _, _, err := a.options.Census.Now(t.Context()); err != nil { // lists that do not wait for it ask the store
+		t.Fatal(err)
+	}
 	return a, points, log
 }
 
