@@ -29,8 +29,9 @@ const (
 	quietWait   = 3 * time.Second
 	longestWait = 10 * time.Minute
 	// longestBusy is how long answers may take altogether for a call to be repeated that is answered with 503: an
-	// API that thinks for long before it says so would be kept busy by every further try.
-	longestBusy = 45 * time.Second
+	// API that thinks for long before it says so, as one does that has no time for a dry run, would be kept busy by
+	// every further try.
+	longestBusy = 20 * time.Second
 	// mostEmpty and mostPages bound what an API may make of one collection.
 	mostEmpty = 100
 	mostPages = 100_000

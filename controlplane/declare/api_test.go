@@ -93,7 +93,7 @@ func TestBusyAPI(t *testing.T) {
 		takes time.Duration
 		after string
 		want  int
-	}{{0, "5", 10}, {time.Second, "5", 10}, {25 * time.Second, "5", 2}, {time.Minute, "5", 1}, {0, "", 1}} {
+	}{{0, "5", 10}, {time.Second, "5", 10}, {5 * time.Second, "5", 5}, {25 * time.Second, "5", 1}, {time.Minute, "5", 1}, {0, "", 1}} {
 		takes, after, asked = test.takes, test.after, 0
 		if err := api.call(t.Context(), http.MethodGet, "/services", nil, nil, nil); status(err) != http.StatusServiceUnavailable || asked != test.want {
 			t.Errorf("%+v: asked %d times, %v", test, asked, err)

@@ -22,7 +22,7 @@ func (w *worker) deliver(ctx context.Context, job *work) (outcome, error) {
 	if len(job.events) == 0 {
 		return went, w.end(ctx, job, conclusion{cursor: job.upTo(0)})
 	}
-	r, n, at, got := w.try(ctx, job, job.events[:min(w.live.most, len(job.events))], w.unchanged)
+	r, n, at, got := w.try(ctx, job, job.events[:min(w.live.most, len(job.events))], patiently, w.unchanged)
 	switch {
 	case got != went:
 		return got, nil
@@ -30,6 +30,7 @@ func (w *worker) deliver(ctx context.Context, job *work) (outcome, error) {
 		return went, w.taken(ctx, job, r, at, 0, n)
 	case !r.unwanted():
 		w.live.shrink(&r, n)
+		w.noteBorne()
 		return failed, w.fail(ctx, job, r, at)
 	case n > 1:
 		w.live.halve(n)
@@ -63,7 +64,7 @@ func (w *worker) single(ctx context.Context, job *work, r result, at time.Time) 
 			}
 			job = more
 		}
-		r, _, at, got := w.try(ctx, job, job.events[i:i+1], w.unchanged)
+		r, _, at, got := w.try(ctx, job, job.events[i:i+1], patiently, w.unchanged)
 		switch {
 		case got != went:
 			return got, nil
@@ -77,10 +78,15 @@ func (w *worker) single(ctx context.Context, job *work, r result, at time.Time) 
 	return failed, w.fail(ctx, job, first, at)
 }
 
+// patiently is for deliveries that are worth all attempts.
+const patiently = false
+
 // try makes all attempts to deliver the first n of some events, as many as fit into a request. It returns [went]
 // with the last result, whatever that is, and another outcome if it was broken off. Each attempt signs anew: a key
 // may be withdrawn between two, and what it signed counts for nothing then.
-func (w *worker) try(ctx context.Context, job *work, events []audit.Event, unchanged func(context.Context, *work) bool) (r result, n int, began time.Time, got outcome) {
+//
+// With once set it makes one attempt alone.
+func (w *worker) try(ctx context.Context, job *work, events []audit.Event, once bool, unchanged func(context.Context, *work) bool) (r result, n int, began time.Time, got outcome) {
 	for retries := 0; ; retries++ {
 		var body []byte
 		body, n = w.encode(events, job.destination.LogFormat)
@@ -92,7 +98,7 @@ func (w *worker) try(ctx context.Context, job *work, events []audit.Event, uncha
 			return r, n, began, moved // it was broken off, which says nothing of the receiver
 		}
 		wait, again := r.again(retries, w.Now())
-		if !again {
+		if !again || once {
 			return r, n, began, went
 		}
 		w.status(ctx, job, r, began)
@@ -124,6 +130,7 @@ func (w *worker) taken(ctx context.Context, job *work, r result, at time.Time, f
 		w.vouched = w.refused
 	}
 	w.live.grow(to - from)
+	w.noteBorne()
 	w.failures = 0
 	return w.end(ctx, job, conclusion{r: r, at: at, cursor: job.upTo(to), tried: true, ended: true, delivered: to - from, givenUp: from})
 }

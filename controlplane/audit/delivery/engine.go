@@ -67,8 +67,8 @@ type Engine struct {
 
 	// tried are the portals whose webhooks have been sent something since the engine was made.
 	tried map[string]bool
-	// borne are, by portal, how large requests of replays are to receivers to which they are not whole. A worker is
-	// gone when somebody makes the job anew.
+	// borne are, by portal, how large requests are to receivers to which they are not whole. A worker is gone when
+	// something happens again, or somebody makes a job anew.
 	borne map[string]borne
 
 	sinks []*sink

@@ -103,7 +103,8 @@ func (r *refusals) more(job string) (everything bool) {
 // redeliver makes all attempts to deliver a batch. A job has failed if a single event fails, or a batch for a reason
 // that has nothing to do with its size: whoever made it sees that and can make it anew. No job fails because more was
 // tried than its receiver bears: after that comes a single event. An event that is refused alone is passed over:
-// others are not kept from coming again by it.
+// others are not kept from coming again by it. What is only a try of the limit has one attempt: what happens
+// meanwhile waits for it, and nothing is lost if it fails.
 func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
 	if batch.job.Status != cloud.ReplayRunning {
 		if err := w.advance(ctx, batch, batch.job.Cursor, cloud.ReplayRunning); err != nil {
@@ -111,7 +112,7 @@ func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
 		}
 		w.replayed.patience = minPatience // whoever makes a job may have mended the receiver
 	}
-	r, n, at, got := w.try(ctx, &batch.work, batch.events[:min(w.replayed.most, len(batch.events))], func(ctx context.Context, _ *work) bool { return w.stillReplays(ctx, batch) })
+	r, n, at, got := w.try(ctx, &batch.work, batch.events[:min(w.replayed.most, len(batch.events))], w.replayed.probes(), func(ctx context.Context, _ *work) bool { return w.stillReplays(ctx, batch) })
 	if got != went {
 		return got, nil
 	}

@@ -115,6 +115,49 @@ func TestReplayToWhoWasMended(t *testing.T) {
 	}
 }
 
+// TestLimitIsTriedOnce: what happens waits for a try of the limit of replays, so that has one attempt.
+func TestLimitIsTriedOnce(t *testing.T) {
+	w, r, hand, _ := delivered(t, 400)
+	r.mu.Lock()
+	r.bears = 60
+	r.mu.Unlock()
+	hand.replayed = sizing{most: 100, limit: 100, patience: minPatience}
+	w.pass(time.Second)
+	w.again("p", w.time().Add(-time.Hour), w.time())
+	before := r.requests()
+	for range 2 { // the try, and a single event
+		if got, err := hand.replay(t.Context()); err != nil || got != went {
+			t.Fatal(got, err)
+		}
+	}
+	if n := r.requests() - before; n != 2 {
+		t.Errorf("%d requests", n)
+	}
+	if hand.replayed.limit != 100 || hand.replayed.patience != 2*minPatience {
+		t.Errorf("%+v", hand.replayed)
+	}
+}
+
+// TestQuietReceiversAreKnown: a worker ends when nothing happens, and the next one knows what its receiver bears.
+func TestQuietReceiversAreKnown(t *testing.T) {
+	w, r, hand, _ := delivered(t, 1)
+	r.mu.Lock()
+	r.bears = 60
+	r.mu.Unlock()
+	deliver := func(from, to int) (requests int) {
+		t.Helper()
+		before := r.requests()
+		w.happen("p", from, to)
+		w.takeTurns(hand, 60, w.at("p", uint64(to)))
+		hand.receiver, hand.live = nil, whole // as a new worker
+		return r.requests() - before
+	}
+	deliver(1, 201)
+	if n := deliver(201, 321); n > 4 {
+		t.Errorf("%d requests", n)
+	}
+}
+
 // TestEventsGrowAgain: what happens after an outage, which has met few events, is not delivered slowly.
 func TestEventsGrowAgain(t *testing.T) {
 	w, r, hand, _ := delivered(t, 1)

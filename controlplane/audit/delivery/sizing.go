@@ -30,6 +30,9 @@ const (
 // whole is where each receiver begins.
 var whole = sizing{most: maxBatch, limit: none, patience: minPatience}
 
+// probes reports whether the next request tries the limit.
+func (s *sizing) probes() bool { return s.most >= s.limit }
+
 // halve makes the next request half of one that was refused for what it is.
 func (s *sizing) halve(n int) { s.most = n / 2 }
 
@@ -80,31 +83,32 @@ func (w *worker) meet(job *work) {
 		return
 	}
 	w.receiver = &work{hook: job.hook, made: job.made, destination: job.destination}
-	w.live, w.replayed = whole, w.bears(job)
+	w.live, w.replayed = w.bears(job)
 	w.refused, w.vouched, w.unwanted = "", "", refusals{}
 }
 
-// borne is how large requests of replays are to a receiver.
+// borne is how large requests to a receiver are, of what happens and of replays. A worker ends when there is
+// nothing to do: without it each of a few events a minute would begin with what has failed before.
 type borne struct {
-	receiver *work
-	sizing
+	receiver       *work
+	live, replayed sizing
 }
 
-// bears returns how large requests of replays to the receiver of a job are to begin with.
-func (w *worker) bears(job *work) sizing {
+// bears returns how large requests to the receiver of a job are to begin with.
+func (w *worker) bears(job *work) (live, replayed sizing) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if b, known := w.borne[w.portal]; known && job.same(b.receiver) {
-		return b.sizing
+		return b.live, b.replayed
 	}
-	return whole
+	return whole, whole
 }
 
-// noteBorne keeps how large requests of replays are to the receiver, for as long as it is the same.
+// noteBorne keeps how large requests to the receiver are, for as long as it is the same.
 func (w *worker) noteBorne() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if delete(w.borne, w.portal); w.replayed != whole {
-		w.borne[w.portal] = borne{w.receiver, w.replayed}
+	if delete(w.borne, w.portal); w.live != whole || w.replayed != whole {
+		w.borne[w.portal] = borne{w.receiver, w.live, w.replayed}
 	}
 }
