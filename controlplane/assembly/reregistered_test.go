@@ -59,23 +59,26 @@ func TestRegisteredDuringItsRemoval(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	comes := func(node string) { r.mesh.insights.Connected(xds.Event{Node: node, Stream: 1}) }
 	gone := r.nodes.Gone
 	for name, test := range map[string]struct {
 		node              string
 		before, meanwhile func()
 		stays             bool
 	}{
-		"nothing happens":          {sidecar, func() { of("a") }, func() {}, false},
-		"somebody writes into it":  {sidecar, func() { of("a") }, func() { of("a") }, false},
-		"another agent":            {sidecar, func() { of("a") }, func() { of("b") }, true},
-		"removed and made anew":    {sidecar, func() { of("a") }, func() { other(sidecar); of("a") }, true},
-		"an operator's, made anew": {sidecar, func() { of("") }, func() { other(sidecar); of("") }, true},
-		"nothing was stored":       {sidecar, func() {}, func() { of("a") }, true},
-		"removed twice":            {sidecar, func() { of("a") }, func() { other(sidecar) }, false},
-		"a gateway":                {edge, func() { enrol(80) }, func() {}, false},
-		"enrols as something else": {edge, func() { enrol(80) }, func() { enrol(81) }, true},
-		"enrols anew":              {edge, func() { enrol(80) }, func() { other(edge); enrol(80) }, true},
-		"a gateway, removed twice": {edge, func() { enrol(80) }, func() { other(edge) }, false},
+		"nothing happens":           {sidecar, func() { of("a") }, func() {}, false},
+		"somebody writes into it":   {sidecar, func() { of("a") }, func() { of("a") }, false},
+		"another agent":             {sidecar, func() { of("a") }, func() { of("b") }, true},
+		"removed and made anew":     {sidecar, func() { of("a") }, func() { other(sidecar); of("a") }, true},
+		"an operator's, made anew":  {sidecar, func() { of("") }, func() { other(sidecar); of("") }, true},
+		"nothing was stored":        {sidecar, func() {}, func() { of("a") }, true},
+		"removed twice":             {sidecar, func() { of("a") }, func() { other(sidecar) }, false},
+		"a gateway":                 {edge, func() { enrol(80) }, func() {}, false},
+		"enrols as something else":  {edge, func() { enrol(80) }, func() { enrol(81) }, true},
+		"enrols anew":               {edge, func() { enrol(80) }, func() { other(edge); enrol(80) }, true},
+		"comes as it was":           {edge, func() { enrol(80) }, func() { comes(edge) }, true},
+		"a sidecar comes as before": {sidecar, func() { of("a") }, func() { comes(sidecar) }, true},
+		"a gateway, removed twice":  {edge, func() { enrol(80) }, func() { other(edge) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.mesh.insights.Expect(test.node)
@@ -101,6 +104,7 @@ func TestRegisteredDuringItsRemoval(t *testing.T) {
 			if err != nil || (seen != nil) != test.stays {
 				t.Errorf("it is stored: %t, %v", seen != nil, err)
 			}
+			r.mesh.insights.Disconnected(xds.Event{Node: test.node, Stream: 1})
 			if _, err := r.deleteNode(context.WithoutCancel(ctx), n, seen); err != nil { // for the next one
 				t.Error(err)
 			}
