@@ -90,11 +90,21 @@ func AcrossMeshes(tags Tags) Tags {
 	return out
 }
 
-// Locates returns where the listeners are, each under the service of its gateways. One without a
-// gateway has an endpoint that is not ready, so that its protocol is known.
+// callable are the listeners that others may call: none of a mesh without roots. Callers could not judge
+// who answers, and their clusters would wait for roots that do not come.
+func (c *Crossing) callable() []CrossListener {
+	if len(c.Roots) == 0 {
+		return nil
+	}
+	return c.Listeners
+}
+
+// Locates returns where the listeners are that others may call, each under the service of its gateways.
+// One without a gateway has an endpoint that is not ready, so that its protocol is known.
 func (c *Crossing) Locates() (out []Endpoint) {
-	for i := range c.Listeners {
-		l := &c.Listeners[i]
+	listeners := c.callable()
+	for i := range listeners {
+		l := &listeners[i]
 		of := func(own Tags) Tags {
 			tags := maps.Clone(own)
 			if tags == nil {
@@ -119,11 +129,13 @@ func (c *Crossing) tags(l *CrossListener) Tags {
 	return Tags{TagService: CrossService(c.Mesh, l.Service), TagPort: strconv.FormatUint(uint64(l.Port), 10)}
 }
 
-// CrossHosts returns the names for which the listeners are called.
+// CrossHosts returns the names for which the listeners are called that others may call.
 func (c *Crossing) CrossHosts() (out []Name) {
-	for i := range c.Listeners {
-		for _, host := range c.Listeners[i].Hosts {
-			out = append(out, Name{Host: host, Port: c.Listeners[i].Port, Tags: c.tags(&c.Listeners[i])})
+	listeners := c.callable()
+	for i := range listeners {
+		l := &listeners[i]
+		for _, host := range l.Hosts {
+			out = append(out, Name{Host: host, Port: l.Port, Tags: c.tags(l)})
 		}
 	}
 	return out

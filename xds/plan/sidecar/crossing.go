@@ -255,5 +255,5 @@ func unservedText(m *view.Mesh, service string) error {
 	case !m.IsMutual():
 		return fmt.Errorf("gateway %q of mesh %q cannot be called: this mesh has no mutual TLS", gateway, of)
 	}
-	return fmt.Errorf("mesh %q has no gateway %q that other meshes may call, or no mutual TLS", of, gateway)
+	return fmt.Errorf("mesh %q has no gateway %q that other meshes may call, no mutual TLS, or no roots that others are told of", of, gateway)
 }

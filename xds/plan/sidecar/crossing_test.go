@@ -1,6 +1,7 @@
 package sidecar_test
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -103,7 +104,7 @@ func TestCallersDemandTheGatewayOfItsMesh(t *testing.T) {
 	w.put(mesh.Crossings, "", "office", crossingOf("office", rootCA))
 	w.settle()
 	if got := w.planner.Unserved("web-1"); !slices.ContainsFunc(got, func(f plan.Failure) bool {
-		return f.Err.Error() == `mesh "office" has no gateway "door" that other meshes may call, or no mutual TLS`
+		return f.Err.Error() == `mesh "office" has no gateway "door" that other meshes may call, no mutual TLS, or no roots that others are told of`
 	}) {
 		t.Errorf("nothing says that the gateway is gone: %v", got)
 	}
@@ -113,6 +114,47 @@ func TestCallersDemandTheGatewayOfItsMesh(t *testing.T) {
 		return f.Err.Error() == `gateway "door" of mesh "office" cannot be called: this mesh has no mutual TLS`
 	}) {
 		t.Errorf("nothing says that mutual TLS is missing: %v", got)
+	}
+}
+
+// TestGatewaysWithoutRootsAreNotCalled: a cluster that calls a gateway of another mesh comes with the roots
+// by which it judges, and goes with them. Else its proxy would wait for a secret that does not come.
+func TestGatewaysWithoutRootsAreNotCalled(t *testing.T) {
+	for _, addresses := range [][]string{nil, {"127.0.0.61", "127.0.0.62"}} {
+		w := newWorld(t)
+		callers(w)
+		rootless := acrossDoor("office", addresses...)
+		rootless.Roots = nil
+		w.put(mesh.Crossings, "", "office", rootless)
+		w.settle()
+		w.joined("web-1", "all-1")
+		check := func(roots bool) {
+			t.Helper()
+			for _, name := range []string{"web-1", "all-1"} {
+				set, calls := w.planner.Set(name), false
+				for c := range set.Each(resource.Cluster) {
+					calls = calls || bytes.Contains(c.Body, []byte(mesh.SecretCA("office")))
+				}
+				if got := len(w.judges(t, name)) > 0; calls != roots || got != roots {
+					t.Errorf("%v with roots (%t): %s has a cluster that judges by them: %t, and roots: %t", addresses, roots, name, calls, got)
+				}
+			}
+			said := slices.ContainsFunc(w.planner.Unserved("web-1"), func(f plan.Failure) bool {
+				return strings.Contains(f.Err.Error(), "no roots that others are told of")
+			})
+			if said == roots {
+				t.Errorf("%v with roots (%t): it is said that none are known: %t", addresses, roots, said)
+			}
+		}
+		check(false)
+		for _, roots := range []bool{true, false, true} {
+			w.put(mesh.Crossings, "", "office", rootless)
+			if roots {
+				w.put(mesh.Crossings, "", "office", acrossDoor("office", addresses...))
+			}
+			w.settle()
+			check(roots)
+		}
 	}
 }
 
