@@ -108,9 +108,9 @@ func TestWaits(t *testing.T) {
 
 // TestInterrupted: whoever ends a command is not told of contexts.
 func TestInterrupted(t *testing.T) {
-	r := newRig(t, "")
 	f := file(t, "services:\n- {name: a, host: h}\n")
 	for _, args := range [][]string{{"dump"}, {"sync", f}, {"sync", f, "--json-output"}} {
+		r := newRig(t, "") // one of its own: requests of the command before may still be under way
 		ctx, cancel := context.WithCancel(t.Context())
 		r.before = func(w http.ResponseWriter, q *http.Request) bool {
 			if (q.Method == http.MethodPut) == (args[0] == "sync") {
