@@ -32,10 +32,9 @@ func (s source) named(request *http.Request, query url.Values) source {
 	if _, ok := placed(request); !ok {
 		return s
 	}
-	for _, p := range nameFilters {
-		for _, text := range query[p.Name] {
-			s.keep = selecting(s.keep, text, p.Name == filterContains)
-		}
+	equal := slices.Concat(query[filterName], query[filterEqual])
+	if parts := query[filterContains]; len(equal)+len(parts) > 0 {
+		s.keep = selecting(s.keep, equal, parts)
 	}
 	return s
 }
@@ -60,8 +59,9 @@ func knownFilters(request *http.Request, query url.Values, known []httpkit.Param
 	return &problem{http.StatusBadRequest, errorBody{Code: 11, Name: "invalid options", Message: text, Options: unknown}}
 }
 
-// selecting narrows what is kept to names that are a text, or contain it.
-func selecting(keep func(*model.Resource) bool, text string, part bool) func(*model.Resource) bool {
+// selecting narrows what is kept to names that are each of some texts, and contain each of others. A row is
+// converted once, however many there are: each reader of a control plane could keep a processor busy otherwise.
+func selecting(keep func(*model.Resource) bool, equal, parts []string) func(*model.Resource) bool {
 	return func(r *model.Resource) bool {
 		if keep != nil && !store.IsUnread(r) && !keep(r) {
 			return false
@@ -71,7 +71,9 @@ func selecting(keep func(*model.Resource) bool, text string, part bool) func(*mo
 			return true // whoever shows it says what is wrong
 		}
 		name, _ := entity["name"].(string)
-		return name == text || part && strings.Contains(name, text)
+		other := func(text string) bool { return name != text }
+		lacks := func(part string) bool { return !strings.Contains(name, part) }
+		return !slices.ContainsFunc(equal, other) && !slices.ContainsFunc(parts, lacks)
 	}
 }
 
