@@ -10,9 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -44,9 +41,7 @@ type AuditKey struct {
 // AuditKeys are the keys that sign the audit log (RFC 8032). The newest signs. All are published until they are
 // deleted, so that receivers can verify what they have got before.
 type AuditKeys struct {
-	// mu makes changes one after the other, so that none adopts what another one has replaced.
-	mu   sync.Mutex
-	keys atomic.Pointer[auditKeys]
+	keys adopted[auditKeys]
 }
 
 // auditKeys are the keys in the store, newest first: those that count, and those that were withdrawn.
@@ -98,7 +93,7 @@ func newAuditKey() (*KeyPair, error) {
 // listAuditKeys reads the keys that sign the audit log.
 func listAuditKeys(r store.Reader) (keys auditKeys, err error) {
 	private := map[string]ed25519.PrivateKey{}
-	err = eachAuditKey(r, keyAudit, func(serial string, res *model.Resource) error {
+	err = eachAuditKey(r, func(serial string, res *model.Resource) error {
 		signer, err := parseKey(res.Spec.(*KeyPair).Key)
 		if err != nil {
 			return err
@@ -114,7 +109,7 @@ func listAuditKeys(r store.Reader) (keys auditKeys, err error) {
 	if err != nil {
 		return auditKeys{}, err
 	}
-	err = eachAuditKey(r, keyAuditWithdrawn, func(serial string, res *model.Resource) error {
+	err = eachKey(r, keyAuditWithdrawn, namingAudit, func(serial string, res *model.Resource) error {
 		public, err := parsePublicAudit(res.Spec.(*KeyPair).Key)
 		keys.withdrawn = append(keys.withdrawn, AuditKey{Serial: serial, Public: public, Since: res.Created, Withdrawn: true})
 		return err
@@ -132,27 +127,21 @@ func listAuditKeys(r store.Reader) (keys auditKeys, err error) {
 	return keys, nil
 }
 
-// eachAuditKey calls fn for the stored keys whose names begin with a prefix.
-func eachAuditKey(r store.Reader, prefix string, fn func(serial string, res *model.Resource) error) error {
-	all, err := r.List(Keys, store.Query{Part: prefix})
-	if err != nil {
+// namingAudit names a key by its serial in errors.
+const namingAudit = "key %s that signs the audit log"
+
+// eachAuditKey calls fn for the stored keys that count.
+func eachAuditKey(r store.Reader, fn func(serial string, res *model.Resource) error) error {
+	first, err := r.Get(Keys, "", keyAudit)
+	switch {
+	case err == nil:
+		if err := fn("1", first); err != nil {
+			return fmt.Errorf(namingAudit+": %w", "1", err)
+		}
+	case !fault.Is(err, fault.NotFound):
 		return err
 	}
-	for _, res := range all {
-		serial, ours := strings.CutPrefix(res.Name, prefix)
-		if prefix == keyAudit {
-			if serial = strings.TrimPrefix(serial, "-"); res.Name == keyAudit {
-				serial = "1"
-			}
-		}
-		if !ours || serialOf(serial) == 0 {
-			continue
-		}
-		if err := fn(serial, res); err != nil {
-			return fmt.Errorf("key %s that signs the audit log: %w", serial, err)
-		}
-	}
-	return nil
+	return eachKey(r, keyAuditSerial, namingAudit, fn)
 }
 
 // auditKeyName is the name under which the key of a serial is stored.
@@ -196,7 +185,7 @@ func (a *AuditKeys) Keys() (out []AuditKey) {
 
 // Rotate adds a key, which signs from now on. The others are published until they are deleted.
 func (a *AuditKeys) Rotate(ctx context.Context, w Writer) (serial string, err error) {
-	err = a.change(ctx, w, func(tx store.Tx, keys auditKeys) (err error) {
+	err = a.keys.change(ctx, w, listAuditKeys, func(tx store.Tx, keys auditKeys) (err error) {
 		serial, err = keys.add(tx)
 		return err
 	})
@@ -207,7 +196,7 @@ func (a *AuditKeys) Rotate(ctx context.Context, w Writer) (serial string, err er
 // compromised. Both happen in one step: while a compromised key is published, whoever has it makes events that
 // receivers believe.
 func (a *AuditKeys) Withdraw(ctx context.Context, w Writer) (out Withdrawal, err error) {
-	err = a.change(ctx, w, func(tx store.Tx, keys auditKeys) (err error) {
+	err = a.keys.change(ctx, w, listAuditKeys, func(tx store.Tx, keys auditKeys) (err error) {
 		out = Withdrawal{}
 		if out.Serial, err = keys.add(tx); err != nil {
 			return err
@@ -244,7 +233,7 @@ func (k *auditKeys) add(tx store.Tx) (serial string, err error) {
 // Delete deletes a key that does not sign any more. What it signed is verified by nobody who does not have it. The
 // error is Conflict for the key that signs, so that the last one stays.
 func (a *AuditKeys) Delete(ctx context.Context, w Writer, serial string) error {
-	return a.change(ctx, w, func(tx store.Tx, keys auditKeys) error {
+	return a.keys.change(ctx, w, listAuditKeys, func(tx store.Tx, keys auditKeys) error {
 		switch at := slices.IndexFunc(keys.counting, func(k AuditKey) bool { return k.Serial == serial }); at {
 		case -1:
 			return fault.New(fault.NotFound, "there is no key %s that signs the audit log", serial)
@@ -253,26 +242,4 @@ func (a *AuditKeys) Delete(ctx context.Context, w Writer, serial string) error {
 		}
 		return tx.Delete(Keys, "", auditKeyName(serial), 0)
 	})
-}
-
-// change runs fn in a transaction of the gate and adopts the result. Nothing is signed with a key, and none is
-// published, before it is stored.
-func (a *AuditKeys) change(ctx context.Context, w Writer, fn func(store.Tx, auditKeys) error) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var after auditKeys
-	commit, err := w.Write(ctx, model.Config, func(tx store.Tx) error {
-		keys, err := listAuditKeys(tx)
-		if err == nil {
-			err = fn(tx, keys)
-		}
-		if err == nil {
-			after, err = listAuditKeys(tx)
-		}
-		return err
-	})
-	if len(commit.Changes) > 0 { // the commit stands, no matter what happened afterwards
-		a.keys.Store(&after)
-	}
-	return err
 }

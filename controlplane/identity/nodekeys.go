@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
@@ -102,20 +101,7 @@ func listNodeKeys(r store.Reader) (keys nodeKeys, err error) {
 
 // eachNodeKey calls fn for the stored keys whose names are a prefix and a serial.
 func eachNodeKey(r store.Reader, prefix string, fn func(serial string, res *model.Resource) error) error {
-	all, err := r.List(Keys, store.Query{Part: prefix})
-	if err != nil {
-		return err
-	}
-	for _, res := range all {
-		serial, ok := strings.CutPrefix(res.Name, prefix)
-		if !ok || serialOf(serial) == 0 {
-			continue
-		}
-		if err := fn(serial, res); err != nil {
-			return fmt.Errorf("signing key %s of node tokens: %w", serial, err)
-		}
-	}
-	return nil
+	return eachKey(r, prefix, "signing key %s of node tokens", fn)
 }
 
 // loadKeys reads the keys, and makes the first one if there is none. It does not make a
@@ -165,7 +151,7 @@ func (t *Tokens) Rotate(ctx context.Context, w Writer) (serial string, err error
 	if err != nil {
 		return "", err
 	}
-	err = t.change(ctx, w, func(tx store.Tx, keys nodeKeys) error {
+	err = t.keys.change(ctx, w, listNodeKeys, func(tx store.Tx, keys nodeKeys) error {
 		serial = keys.next()
 		_, err := tx.Create(&model.Resource{Kind: Keys, Name: keyTokens + serial, Spec: made})
 		return err
@@ -181,7 +167,7 @@ func (t *Tokens) Withdraw(ctx context.Context, w Writer) (out Withdrawal, err er
 	if err != nil {
 		return out, err
 	}
-	err = t.change(ctx, w, func(tx store.Tx, keys nodeKeys) error {
+	err = t.keys.change(ctx, w, listNodeKeys, func(tx store.Tx, keys nodeKeys) error {
 		out = Withdrawal{Serial: keys.next()}
 		for _, k := range keys.counting {
 			public, err := publicPEM(&k.key.PublicKey)
@@ -206,7 +192,7 @@ func (t *Tokens) Withdraw(ctx context.Context, w Writer) (out Withdrawal, err er
 // number of keys and may refuse. The last key is replaced by a new one, because without any
 // key no node could ever join again.
 func (t *Tokens) Delete(ctx context.Context, w Writer, serial string, allowed func(keys int) error) error {
-	return t.change(ctx, w, func(tx store.Tx, keys nodeKeys) error {
+	return t.keys.change(ctx, w, listNodeKeys, func(tx store.Tx, keys nodeKeys) error {
 		if !slices.ContainsFunc(keys.counting, func(k nodeKey) bool { return k.serial == serial }) {
 			return fault.New(fault.NotFound, "there is no signing key %s of node tokens", serial)
 		}
@@ -224,27 +210,6 @@ func (t *Tokens) Delete(ctx context.Context, w Writer, serial string, allowed fu
 		}
 		return tx.Delete(Keys, "", keyTokens+serial, 0)
 	})
-}
-
-// change runs fn in a transaction of the gate and adopts the result.
-func (t *Tokens) change(ctx context.Context, w Writer, fn func(store.Tx, nodeKeys) error) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var after nodeKeys
-	commit, err := w.Write(ctx, model.Config, func(tx store.Tx) error {
-		keys, err := listNodeKeys(tx)
-		if err == nil {
-			err = fn(tx, keys)
-		}
-		if err == nil {
-			after, err = listNodeKeys(tx)
-		}
-		return err
-	})
-	if len(commit.Changes) > 0 { // the commit stands, no matter what happened afterwards
-		t.keys.Store(&after)
-	}
-	return err
 }
 
 // keyOf returns the public key that a token names, and its withdrawal if it was withdrawn.

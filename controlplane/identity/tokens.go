@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -54,9 +52,7 @@ type Tokens struct {
 	store store.Store
 	now   func() time.Time
 
-	// mu is held while keys change.
-	mu   sync.Mutex
-	keys atomic.Pointer[nodeKeys]
+	keys adopted[nodeKeys]
 }
 
 // GatewayTokenLife is the validity of a gateway's token unless asked otherwise, and the
