@@ -273,11 +273,14 @@ func virtually(t *testing.T, tweak func(*Options), fn func(t *testing.T, w *worl
 	})
 }
 
-// pipe links a filter of a node without a socket.
+// pipe links a filter of a node without a socket. What the filter acknowledges is taken in
+// when it returns: the next link of the filter may depend on it.
 func (w *world) pipe(node string, hello contract.Hello) (*fake, contract.Welcome) {
 	w.t.Helper()
 	f := w.dial(node)
-	return f, f.hello(hello)
+	welcome := f.hello(hello)
+	synctest.Wait()
+	return f, welcome
 }
 
 // dial does what pipe does, without the hello.
