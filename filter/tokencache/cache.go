@@ -169,7 +169,7 @@ func Open(opts Options) (*Cache, error) {
 // openDisk prepares the run directory, if there is one.
 func (c *Cache) openDisk() {
 	d := &c.disk
-	d.log, d.moved = c.log, c.acknowledge
+	d.log, d.moved, d.patience = c.log, c.acknowledge, cmp.Or(c.opts.leaveTimeout, forgetTimeout)
 	d.woken, d.stop, d.attempted = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	if c.opts.Dir == "" {
 		return

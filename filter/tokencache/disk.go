@@ -29,6 +29,8 @@ type disk struct {
 	log     *slog.Logger
 	// moved is called after each attempt.
 	moved func()
+	// patience is how long await waits.
+	patience time.Duration
 
 	mu   sync.Mutex
 	wish wish
@@ -182,7 +184,7 @@ func (d *disk) still(number uint64) bool {
 // await waits until a wish is on the disk. It gives up if writing has failed or takes too
 // long.
 func (d *disk) await(number uint64) error {
-	late := time.NewTimer(forgetTimeout)
+	late := time.NewTimer(d.patience)
 	defer late.Stop()
 	for {
 		d.mu.Lock()

@@ -183,6 +183,7 @@ func closing(c *Cache) <-chan struct{} {
 // control plane counts on what may still be there.
 func TestNoGoodbyeWithoutTheDisk(t *testing.T) {
 	d := newDirectory(t)
+	d.leaveTimeout = 0
 	stall := d.stalling()
 	c := d.open()
 	l := d.entrusted()
@@ -192,7 +193,7 @@ func TestNoGoodbyeWithoutTheDisk(t *testing.T) {
 	release()
 	select {
 	case <-closed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the cache does not close")
 	}
 }

@@ -30,6 +30,9 @@ import (
 
 const testPlugin = "plugin-1"
 
+// patience is how long a test waits for what must happen, also on a busy machine.
+const patience = time.Minute
+
 // What the control plane of tests is and vouches for.
 const (
 	testLog   = contract.LogID("log-1")
@@ -203,7 +206,7 @@ func (l *fakeLink) expect(kind contract.FrameType) []byte {
 			l.t.Fatalf("frame of type %d (open: %v), want %d", f.kind, ok, kind)
 		}
 		return f.body
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		l.t.Fatalf("no frame of type %d arrived", kind)
 	}
 	return nil
@@ -239,7 +242,7 @@ func (l *fakeLink) expectEnd() {
 		if ok {
 			l.t.Fatalf("frame of type %d instead of the end", f.kind)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		l.t.Fatal("the link does not end")
 	}
 }
@@ -250,7 +253,7 @@ func (c *fakeControl) accept() *fakeLink {
 	select {
 	case l := <-c.links:
 		return l
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		c.t.Fatal("no link arrived")
 		return nil
 	}

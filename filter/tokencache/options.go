@@ -47,6 +47,9 @@ type Options struct {
 	openStore  func(s *contract.RedisSettings, servers []string) (store, error)
 	checkStore func(s *contract.RedisSettings) error
 	openFiles  func(dir string) files
+	// leaveTimeout replaces forgetTimeout and goodbyeTimeout in tests: how long a machine
+	// with much to do takes to say goodbye is not what they are about.
+	leaveTimeout time.Duration
 }
 
 // Dial opens a connection, and gives up when the context ends.

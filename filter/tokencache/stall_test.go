@@ -41,7 +41,7 @@ func inTime(t *testing.T, what string, do func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("not in time: %s", what)
 	}
 }

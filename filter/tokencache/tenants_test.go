@@ -56,7 +56,9 @@ func TestSuccessorKeepsItsTrust(t *testing.T) {
 	next := contract.Trust{Epoch: testEpoch + 1, Servers: testTrust.Servers}
 	// goodbye opens a cache, has it held up, and closes it; the link is that of the next.
 	goodbye := func(d *directory, f *heldFiles, heldUp func(*fakeLink)) (closed <-chan struct{}, l *fakeLink) {
+		d.leaveTimeout = 0 // the first one gives up its goodbye
 		first := d.open()
+		d.leaveTimeout = patience
 		d.t.Cleanup(f.release)
 		former := d.entrusted()
 		close(f.hold)

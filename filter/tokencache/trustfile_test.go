@@ -25,11 +25,14 @@ type directory struct {
 	cp      contract.ControlPlaneSettings
 	// files are the disk, unless it is the directory as it is.
 	files func(dir string) files
+	// leaveTimeout is how long a goodbye waits for the disk and for whoever hears it; 0 is the
+	// real time.
+	leaveTimeout time.Duration
 }
 
 func newDirectory(t *testing.T) *directory {
 	t.Helper()
-	d := &directory{t: t, dir: t.TempDir(), store: &fakeStore{values: map[string][]byte{}}, clock: &fakeClock{}}
+	d := &directory{t: t, dir: t.TempDir(), store: &fakeStore{values: map[string][]byte{}}, clock: &fakeClock{}, leaveTimeout: patience}
 	cert, ca := testCertificate(t, d.dir)
 	token := "secret"
 	writeFile(t, filepath.Join(d.dir, "token"), []byte(token))
@@ -56,7 +59,7 @@ func (d *directory) open() *Cache {
 	c, err := Open(Options{
 		Path: filepath.Join(d.dir, "settings.json"), Logger: slog.New(slog.DiscardHandler), DialLink: d.control.dial, Clock: d.clock,
 		openStore: func(*contract.RedisSettings, []string) (store, error) { return d.store, nil },
-		openFiles: d.files,
+		openFiles: d.files, leaveTimeout: d.leaveTimeout,
 	})
 	if err != nil {
 		d.t.Fatal(err)
@@ -74,7 +77,7 @@ func unlinked(t *testing.T, c *Cache) {
 // soon waits for a state that a goroutine of a cache brings about.
 func soon(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -427,8 +430,9 @@ func TestLastLeaseIsNotedHourly(t *testing.T) {
 	l.json(contract.FrameWelcome, contract.Welcome{Scopes: testScopes, Log: testLog, Trust: testTrust})
 	l.invalidate(1)
 	l.expectAck(1)
-	_ = l.conn.Close() // leases are the test's from here on
 	d.control.down.Store(true)
+	_ = l.conn.Close()
+	unlinked(t, c) // leases are the test's from here on
 	note := func(after time.Duration) (at int64, due bool) {
 		d.clock.add(after)
 		now := d.clock.Now()

@@ -1,6 +1,7 @@
 package tokencache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -89,7 +90,7 @@ func (s *session) leave() {
 		return
 	}
 	// If the goodbye is lost, the control plane waits for one lease.
-	_ = s.send(contract.FrameBye, nil, goodbyeTimeout)
+	_ = s.send(contract.FrameBye, nil, cmp.Or(s.cache.opts.leaveTimeout, goodbyeTimeout))
 }
 
 func (s *session) giveUpLease() {
