@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,6 +30,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const scope = model.DefaultControlPlane
+
+// inTime is how long a test in real time waits for what must happen, also on a busy machine.
+const inTime = time.Minute
 
 // subjects returns the kinds of the gateway as package main wires them.
 func subjects() map[*model.Kind]Subject {
@@ -155,13 +159,14 @@ type world struct {
 
 	tracker   Tracker
 	nodeRedis string
-	// through may put something between filters and the server. It returns the address to
-	// use.
-	through func(address string) string
+	// through may put something between real filters and the server, in a virtual world. It
+	// returns the connection to use.
+	through func(server net.Conn) net.Conn
 	// patience is how long a real filter waits for Redis, 0 for the filter's default.
 	patience time.Duration
 }
 
+// newWorld opens a world with a real Redis, in real time.
 func newWorld(t *testing.T, client redis.UniversalClient) *world {
 	t.Helper()
 	w := &world{t: t}
@@ -313,22 +318,36 @@ func (w *world) connect(instance string) (*fake, contract.Welcome) {
 }
 
 // connectAccepting sends further headers with the upgrade. A filter that starts anew
-// applies and acknowledges what it is sent.
+// applies and acknowledges what it is sent. In a virtual world that is taken in when it
+// returns.
 func (w *world) connectAccepting(hello contract.Hello, headers string) (*fake, contract.Welcome) {
 	w.t.Helper()
-	conn, err := net.Dial("tcp", w.url)
-	if err != nil {
+	f := w.upgraded(headers)
+	welcome := f.hello(hello)
+	if w.virtual {
+		synctest.Wait()
+	}
+	return f, welcome
+}
+
+// upgraded opens a link on which nothing was said yet.
+func (w *world) upgraded(headers string) *fake {
+	w.t.Helper()
+	conn := w.reach()
+	if !w.virtual { // where nobody can wait in vain without being noticed
+		if err := conn.SetDeadline(time.Now().Add(inTime)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	f := &fake{t: w.t, conn: conn, in: bufio.NewReader(conn)}
+	if _, err := fmt.Fprintf(conn, "GET /link HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer good\r\n%s\r\n", contract.LinkProtocol, headers); err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() { conn.Close() })
-	f := &fake{t: w.t, conn: conn, in: bufio.NewReader(conn)}
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
-	fmt.Fprintf(conn, "GET /link HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer good\r\n%s\r\n", contract.LinkProtocol, headers)
 	res, err := http.ReadResponse(f.in, nil)
 	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		w.t.Fatalf("upgrade: %v %v", res, err)
 	}
-	return f, f.hello(hello)
+	return f
 }
 
 // hello sends a hello and reads the welcome.
@@ -391,18 +410,6 @@ func (f *fake) trusted() contract.TrustChange {
 		f.t.Fatal(err)
 	}
 	return m
-}
-
-// stretch makes every present lease end in an hour. A call that returns then without an
-// error did not wait for a lease, however slow the machine is.
-func (w *world) stretch() {
-	w.r.mu.Lock()
-	defer w.r.mu.Unlock()
-	for l := range w.r.links {
-		if !l.lease.IsZero() {
-			l.lease = time.Now().Add(time.Hour)
-		}
-	}
 }
 
 // leaseEnd returns when the last present lease ends.

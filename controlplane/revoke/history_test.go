@@ -1,6 +1,7 @@
 package revoke
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -16,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,17 +29,17 @@ import (
 
 func TestSlowLinkDelaysNobody(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	name := w.mint("a", false)
-	w.connect("slow") // has no lease and never reads again
-	f, _ := w.connect("fast")
-	f.lease()
-	w.stretch()
-	done := async(func() error { return w.delete(name) })
-	f.ack(f.invalidated().To)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	alone(t, func(t *testing.T, w *world) {
+		name := w.mint("a", false)
+		w.connect("slow") // has no lease and never reads again
+		f, _ := w.connect("fast")
+		f.lease()
+		done := async(func() error { return w.delete(name) })
+		f.ack(f.invalidated().To)
+		if d, err := took(t, done); err != nil || d != 0 {
+			t.Fatalf("%v after %v", err, d)
+		}
+	})
 }
 
 // dataPlaneTLS returns the TLS settings of a server that filters accept as the control
@@ -65,24 +67,18 @@ func dataPlaneTLS(t testing.TB) *tls.Config {
 // realFilter connects the real cache with the world's server over TLS.
 func (w *world) realFilter() *tokencache.Cache {
 	w.t.Helper()
-	server := httptest.NewUnstartedServer(http.Handler(w.r))
-	server.TLS = dataPlaneTLS(w.t)
-	server.StartTLS()
-	w.t.Cleanup(server.Close)
+	secured := dataPlaneTLS(w.t)
 	dir := w.t.TempDir()
 	ca, token := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "token")
-	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secured.Certificates[0].Certificate[0]})
 	if err := os.WriteFile(ca, block, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 	if err := os.WriteFile(token, []byte("good"), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	address := server.Listener.Addr().String()
-	if w.through != nil {
-		address = w.through(address)
-	}
-	c, err := tokencache.Open(tokencache.Options{Logger: slog.New(slog.DiscardHandler), RedisTimeout: w.patience, Settings: &contract.Settings{
+	address, dial := w.secured(secured)
+	c, err := tokencache.Open(tokencache.Options{Logger: slog.New(slog.DiscardHandler), RedisTimeout: w.patience, DialLink: dial, Settings: &contract.Settings{
 		Cache: contract.CacheSettings{MaxBytes: 4 << 20},
 		ControlPlane: &contract.ControlPlaneSettings{
 			Address: address, CAFile: ca, TokenFile: token, Node: "node"},
@@ -93,6 +89,26 @@ func (w *world) realFilter() *tokencache.Cache {
 	w.t.Cleanup(func() { c.Close() })
 	until(w.t, "lease", func() bool { return c.Stats().Leased })
 	return c
+}
+
+// secured starts a server with TLS, and returns where it is and how it is reached; nil is as
+// any other.
+func (w *world) secured(settings *tls.Config) (address string, dial tokencache.Dial) {
+	if w.virtual {
+		p := w.listen(settings)
+		return "127.0.0.1:1", func(context.Context, string, string) (net.Conn, error) {
+			conn, err := p.dial()
+			if err == nil && w.through != nil {
+				conn = w.through(conn)
+			}
+			return conn, err
+		}
+	}
+	server := httptest.NewUnstartedServer(http.Handler(w.r))
+	server.TLS = settings
+	server.StartTLS()
+	w.t.Cleanup(server.Close)
+	return server.Listener.Addr().String(), nil
 }
 
 // check asks a real filter about a token, as a request would.
@@ -155,16 +171,21 @@ var register = porcupine.Model{
 // filters are asked all the time.
 func TestHistoryIsLinearizable(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	alone(t, linearizable)
+}
+
+// linearizable has those who ask spin, so that virtual time stands still: nobody's patience
+// ends. What was called before what has an order of its own.
+func linearizable(t *testing.T, w *world) {
 	var mu sync.Mutex
 	var history []porcupine.Operation
-	begun := time.Now()
+	var moment atomic.Int64
 	note := func(client int, in input, run func() any) {
-		call := time.Since(begun).Nanoseconds()
+		call := moment.Add(1)
 		out := run()
 		mu.Lock()
 		defer mu.Unlock()
-		history = append(history, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: time.Since(begun).Nanoseconds()})
+		history = append(history, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: moment.Add(1)})
 	}
 	const rounds = 10
 	revoked := 0
@@ -197,9 +218,9 @@ func TestHistoryIsLinearizable(t *testing.T) {
 				}
 				token := tokens[n%2]
 				in := input{"check", token, i}
-				call := time.Since(begun).Nanoseconds()
+				call := moment.Add(1)
 				out := check(c, token)
-				ret := time.Since(begun).Nanoseconds()
+				ret := moment.Add(1)
 				mu.Lock()
 				count(in, out)
 				// Of many equal answers a sample is enough.

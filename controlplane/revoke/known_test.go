@@ -9,9 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/alicebob/miniredis/v2"
 
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -42,10 +41,8 @@ func (w *world) quotas(all, node int) {
 // pass links a filter of a node and breaks the link without a goodbye.
 func (w *world) pass(node, instance string) {
 	w.t.Helper()
-	before := w.r.Stats().Links
 	f, _ := w.connectAccepting(contract.Hello{Instance: instance}, ofNode(node))
-	_ = f.conn.Close()
-	until(w.t, "unlinked", func() bool { return w.r.Stats().Links == before })
+	f.cut()
 }
 
 // refused demands that a filter is not welcomed.
@@ -59,16 +56,17 @@ func (w *world) refused(instance string) {
 // A link beyond the limits leaves nothing behind.
 func TestQuotasComeBeforeMemory(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	w.quotas(64, 2)
-	w.connect("a")
-	w.connect("b")
-	for i := range 5 {
-		w.refused(fmt.Sprint("stranger-", i))
-	}
-	if known, rows := w.r.Stats().KnownFilters, w.rows(); known != 2 || rows != 2 {
-		t.Errorf("%d filters known, %d in the store", known, rows)
-	}
+	alone(t, func(t *testing.T, w *world) {
+		w.quotas(64, 2)
+		w.connect("a")
+		w.connect("b")
+		for i := range 5 {
+			w.refused(fmt.Sprint("stranger-", i))
+		}
+		if known, rows := w.r.Stats().KnownFilters, w.rows(); known != 2 || rows != 2 {
+			t.Errorf("%d filters known, %d in the store", known, rows)
+		}
+	})
 }
 
 // A node that connects again and again with new instances is remembered within bounds, and
@@ -78,77 +76,85 @@ func TestKnownFiltersAreBounded(t *testing.T) {
 	for _, nodes := range []int{1, 60} {
 		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
 			t.Parallel()
-			m := miniredis.RunT(t)
-			w := &world{t: t}
-			offset := make(chan time.Duration, 1)
-			offset <- 0
-			w.now = func() time.Time { d := <-offset; offset <- d; return time.Now().Add(d) }
-			w.init(client(t, m.Addr()))
-			until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
-			w.quotas(8, 4)
-			first, second := w.mint("a", false), w.mint("b", false)
-			for i := range 60 {
-				w.pass(fmt.Sprint("n", i%nodes), fmt.Sprint("i", i))
-			}
-			bound := 2*8 + 1
-			if nodes == 1 {
-				bound = 4 + 1
-			}
-			if known := w.r.Stats().KnownFilters; known == 0 || known > bound {
-				t.Errorf("%d filters known, want at most %d", known, bound)
-			}
-			if rows := w.rows(); rows == 0 || rows > bound {
-				t.Errorf("%d rows, want at most %d", rows, bound)
-			}
-			m.Close()
-			unavailable(t, w.delete(first))
-			<-offset
-			offset <- contract.RememberFilter + time.Hour
-			if err := w.delete(second); err != nil {
-				t.Errorf("when nobody can be alive any more: %v", err)
-			}
+			synctest.Test(t, func(t *testing.T) { knownFiltersAreBounded(t, nodes) })
 		})
+	}
+}
+
+func knownFiltersAreBounded(t *testing.T, nodes int) {
+	redis, offset := newScripted("run-1"), new(atomic.Int64)
+	w := &world{t: t, virtual: true, remote: redis, now: func() time.Time { return time.Now().Add(time.Duration(offset.Load())) }}
+	w.init(nil)
+	w.settles(t)
+	w.quotas(8, 4)
+	first, second := w.mint("a", false), w.mint("b", false)
+	for i := range 60 {
+		w.pass(fmt.Sprint("n", i%nodes), fmt.Sprint("i", i))
+	}
+	bound := 2*8 + 1
+	if nodes == 1 {
+		bound = 4 + 1
+	}
+	if known := w.r.Stats().KnownFilters; known == 0 || known > bound {
+		t.Errorf("%d filters known, want at most %d", known, bound)
+	}
+	if rows := w.rows(); rows == 0 || rows > bound {
+		t.Errorf("%d rows, want at most %d", rows, bound)
+	}
+	redis.be(gone)
+	unavailable(t, w.delete(first))
+	offset.Store(int64(contract.RememberFilter + time.Hour))
+	if err := w.delete(second); err != nil {
+		t.Errorf("when nobody can be alive any more: %v", err)
 	}
 }
 
 // Rows that another process wrote are not read, let alone removed.
 func TestOnlyOwnRowsAreForgotten(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	if _, err := w.store.Update(context.Background(), model.Credential, func(tx store.Tx) error {
-		_, err := tx.Create(&model.Resource{Kind: filters, Name: "another", Spec: &Filter{Seen: time.Now().UnixMilli()}})
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	f, _ := w.connect("i")
-	if n := w.rows(); n != 2 {
-		t.Fatalf("%d rows, want 2", n)
-	}
-	f.send(contract.FrameBye, nil)
-	until(t, "goodbye", func() bool { return w.r.Stats().KnownFilters == 0 })
-	g, _ := w.connect("j") // was written after the goodbye
-	g.lease()
-	until(t, "rows of those that are here", func() bool { return w.rows() == 2 })
-	if err := w.store.View(context.Background(), func(r store.Reader) error {
-		_, err := r.Get(filters, "", "another")
-		return err
-	}); err != nil {
-		t.Error(err)
-	}
+	alone(t, func(t *testing.T, w *world) {
+		if _, err := w.store.Update(context.Background(), model.Credential, func(tx store.Tx) error {
+			_, err := tx.Create(&model.Resource{Kind: filters, Name: "another", Spec: &Filter{Seen: time.Now().UnixMilli()}})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		f, _ := w.connect("i")
+		if n := w.rows(); n != 2 {
+			t.Fatalf("%d rows, want 2", n)
+		}
+		f.send(contract.FrameBye, nil)
+		synctest.Wait()
+		if n := w.r.Stats().KnownFilters; n != 0 {
+			t.Fatalf("%d are known after the goodbye", n)
+		}
+		g, _ := w.connect("j") // was written after the goodbye
+		g.lease()
+		synctest.Wait()
+		if n := w.rows(); n != 2 {
+			t.Errorf("%d rows of those that are here, want 2", n)
+		}
+		if err := w.store.View(context.Background(), func(r store.Reader) error {
+			_, err := r.Get(filters, "", "another")
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A filter cannot say goodbye for a filter of another node.
 func TestGoodbyeIsOnesOwn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	w.connectAccepting(contract.Hello{Instance: "i"}, contract.NodeHeader+": a\r\n")
-	f, _ := w.connectAccepting(contract.Hello{Instance: "i"}, contract.NodeHeader+": b\r\n")
-	f.send(contract.FrameBye, nil)
-	until(t, "unlinked", func() bool { return w.r.Stats().Links == 1 })
-	if n := w.r.Stats().KnownFilters; n != 1 {
-		t.Errorf("%d filters known, want 1", n)
-	}
+	alone(t, func(t *testing.T, w *world) {
+		w.connectAccepting(contract.Hello{Instance: "i"}, contract.NodeHeader+": a\r\n")
+		f, _ := w.connectAccepting(contract.Hello{Instance: "i"}, contract.NodeHeader+": b\r\n")
+		f.send(contract.FrameBye, nil)
+		synctest.Wait()
+		if s := w.r.Stats(); s.Links != 1 || s.KnownFilters != 1 {
+			t.Errorf("%d links of %d filters that are known, want 1 of 1", s.Links, s.KnownFilters)
+		}
+	})
 }
 
 // classStore records the class of each write.

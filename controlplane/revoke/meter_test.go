@@ -1,65 +1,75 @@
 package revoke
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// ledger is a Meter whose entries the test can wait for.
-type ledger chan string
-
-func (l ledger) Introspected(result string, took time.Duration) {
-	if took > 0 {
-		l <- result
-	}
+// measured is one entry of a ledger.
+type measured struct {
+	What string
+	Took time.Duration
 }
+
+// ledger is a Meter that keeps its entries.
+type ledger chan measured
+
+func (l ledger) Introspected(result string, took time.Duration) { l <- measured{result, took} }
 
 func (l ledger) Revoked(took time.Duration, confirmed bool) {
-	switch {
-	case took <= 0:
-	case confirmed:
-		l <- "confirmed"
-	default:
-		l <- "unconfirmed"
+	if confirmed {
+		l <- measured{"confirmed", took}
+	} else {
+		l <- measured{"unconfirmed", took}
 	}
 }
 
-// TestMeter: the meter gets the result of each question, and each revocation once.
+// TestMeter: the meter gets the result of each question, and each revocation once, with the
+// time that it took.
 func TestMeter(t *testing.T) {
 	t.Parallel()
-	told := make(ledger, 10)
-	w := &world{t: t, tweak: func(o *Options) { o.Meter = told }}
-	w.init(nil)
-	name := w.mint("a", false)
-	f, _ := w.connect("i")
-	f.lease()
-	expect := func(want string) {
-		t.Helper()
-		select {
-		case got := <-told:
-			if got != want {
-				t.Errorf("told %q, want %q", got, want)
+	var told ledger
+	aloneWith(t, func(o *Options) { told = make(ledger, 10); o.Meter = told }, func(t *testing.T, w *world) {
+		expect := func(want ...measured) {
+			t.Helper()
+			synctest.Wait()
+			var got []measured
+			for len(told) > 0 {
+				got = append(got, <-told)
 			}
-		case <-time.After(10 * time.Second):
-			t.Fatalf("nothing told, want %q", want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
 		}
-	}
-	for _, q := range []struct{ token, plugin, want string }{
-		{"a", "plugin", IntrospectionFound}, {"x", "plugin", IntrospectionUnknown}, {"a", "other", IntrospectionRefused},
-	} {
-		f.send(contract.FrameIntrospect, (&contract.Introspect{ID: 7, Token: contract.HashToken([]byte(q.token)), Plugin: q.plugin}).Encode())
-		f.expect(contract.FrameResult)
-		expect(q.want)
-	}
-	done := async(func() error { return w.delete(name) })
-	f.ack(f.invalidated().To)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	expect("confirmed")
-	if len(told) != 0 {
-		t.Errorf("told %q besides", <-told)
-	}
+		name := w.mint("a", false)
+		f, _ := w.connect("i")
+		f.lease()
+		const read, applied = 10 * time.Millisecond, 20 * time.Millisecond
+		w.source.be(func(context.Context) error { time.Sleep(read); return nil })
+		for _, q := range []struct {
+			token, plugin string
+			want          measured
+		}{
+			{"a", "plugin", measured{IntrospectionFound, read}}, {"x", "plugin", measured{IntrospectionUnknown, read}},
+			{"a", "other", measured{IntrospectionRefused, 0}},
+		} {
+			f.send(contract.FrameIntrospect, (&contract.Introspect{ID: 7, Token: contract.HashToken([]byte(q.token)), Plugin: q.plugin}).Encode())
+			f.expect(contract.FrameResult)
+			expect(q.want)
+		}
+		done := async(func() error { return w.delete(name) })
+		m := f.invalidated()
+		time.Sleep(applied)
+		f.ack(m.To)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		expect(measured{"confirmed", applied})
+	})
 }

@@ -59,33 +59,34 @@ func TestRecordsInRedisAreSigned(t *testing.T) {
 // after its first allowed question. Filters that do not know the message do not get it.
 func TestOnlyNodesThatCheckTokensHearOfRedis(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	w.mint("a", false)
-	f, _ := w.connectAccepting(contract.Hello{Instance: "without a chain"}, accepting)
-	for range 3 {
-		f.ask("other")
-		f.expect(contract.FrameResult) // and nothing else
-	}
-	f.ask("plugin")
-	f.expect(contract.FrameResult)
-	if m := f.level2(); m.Redis == nil || m.Redis.URL != "redis://reader@here" || len(m.Keys) == 0 {
-		t.Errorf("told %+v", m)
-	}
-	f.ask("plugin")
-	f.expect(contract.FrameResult)
-	f.lease() // it was told only once
+	alone(t, func(t *testing.T, w *world) {
+		w.mint("a", false)
+		f, _ := w.connectAccepting(contract.Hello{Instance: "without a chain"}, accepting)
+		for range 3 {
+			f.ask("other")
+			f.expect(contract.FrameResult) // and nothing else
+		}
+		f.ask("plugin")
+		f.expect(contract.FrameResult)
+		if m := f.level2(); m.Redis == nil || m.Redis.URL != "redis://reader@here" || len(m.Keys) == 0 {
+			t.Errorf("told %+v", m)
+		}
+		f.ask("plugin")
+		f.expect(contract.FrameResult)
+		f.lease() // it was told only once
 
-	old, _ := w.connect("of an older release")
-	old.ask("plugin")
-	old.expect(contract.FrameResult)
-	old.lease()
+		old, _ := w.connect("of an older release")
+		old.ask("plugin")
+		old.expect(contract.FrameResult)
+		old.lease()
 
-	w.checks = func(n Node) bool { return n.ID == "node" }
-	w.open(nil)
-	g, _ := w.connectAccepting(contract.Hello{Instance: "with a chain"}, accepting)
-	if m := g.level2(); m.Redis == nil {
-		t.Errorf("told %+v", m)
-	}
+		w.checks = func(n Node) bool { return n.ID == "node" }
+		w.open(nil)
+		g, _ := w.connectAccepting(contract.Hello{Instance: "with a chain"}, accepting)
+		if m := g.level2(); m.Redis == nil {
+			t.Errorf("told %+v", m)
+		}
+	})
 }
 
 // A new key is told to filters before it signs. The old keys stay known, and a restart
@@ -144,15 +145,16 @@ func TestRecordKeysRotate(t *testing.T) {
 // Filters are told of a new key at once.
 func TestNewRecordKeyIsTold(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	f, _ := w.connectAccepting(contract.Hello{Instance: "i"}, accepting)
-	f.ask("plugin")
-	f.expect(contract.FrameResult)
-	before := f.level2()
-	at := time.Now().Add(recordKeyLife)
-	w.r.signer.now = func() time.Time { return at }
-	w.r.renewKeysOnce()
-	if m := f.level2(); len(m.Keys) != len(before.Keys)+1 || m.Keys[0].ID != before.Keys[0].ID {
-		t.Errorf("told %+v after %+v", m, before)
-	}
+	alone(t, func(t *testing.T, w *world) {
+		f, _ := w.connectAccepting(contract.Hello{Instance: "i"}, accepting)
+		f.ask("plugin")
+		f.expect(contract.FrameResult)
+		before := f.level2()
+		at := time.Now().Add(recordKeyLife)
+		w.r.signer.now = func() time.Time { return at }
+		w.r.renewKeysOnce()
+		if m := f.level2(); len(m.Keys) != len(before.Keys)+1 || m.Keys[0].ID != before.Keys[0].ID {
+			t.Errorf("told %+v after %+v", m, before)
+		}
+	})
 }

@@ -293,49 +293,50 @@ func TestInUse(t *testing.T) {
 // ServeEnded accepts a report from a client with the node's token, within bounds.
 func TestServeEnded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	process := strings.Repeat("A", 26)
-	w.pass("n", instance(process, "x"))
-	w.pass("n", instance(strings.Repeat("B", 26), "x"))
-	post := func(method, token, body string) int {
-		req := httptest.NewRequest(method, contract.EndedPath, strings.NewReader(body))
-		req.Header.Set(contract.NodeHeader, "n")
-		req.Header.Set("Authorization", "Bearer "+token)
-		rec := httptest.NewRecorder()
-		w.r.ServeEnded(rec, req)
-		return rec.Code
-	}
-	many := `{"processes":["` + strings.Repeat(process+`","`, contract.MaxEnded) + process + `"]}`
-	good, gone := `{"processes":["`+process+`"],"successor":"`+strings.Repeat("C", 26)+`"}`, `{"processes":["`+process+`"],"gone":true}`
-	for _, tt := range []struct {
-		method, token, body string
-		want                int
-	}{
-		{"POST", "", good, 401}, {"POST", "bad", good, 401}, {"GET", "good", good, 405}, {"POST", "good", "", 400},
-		{"POST", "good", many, 400}, {"POST", "good", `{"processes":["x"]}`, 400}, {"POST", "good", good + good, 400},
-		{"POST", "good", `{"processes":["` + process + `"],"successor":"` + process + `"}`, 400}, {"POST", "good", `{"successor":"x"}`, 400},
-		{"POST", "good", `{"more":1}`, 400}, {"POST", "good", `{"processes":["` + strings.Repeat("x", maxEndedBody) + `"]}`, 400},
-	} {
-		if got := post(tt.method, tt.token, tt.body); got != tt.want {
-			t.Errorf("%s %s %.40s: %d, want %d", tt.method, tt.token, tt.body, got, tt.want)
+	alone(t, func(t *testing.T, w *world) {
+		process := strings.Repeat("A", 26)
+		w.pass("n", instance(process, "x"))
+		w.pass("n", instance(strings.Repeat("B", 26), "x"))
+		post := func(method, token, body string) int {
+			req := httptest.NewRequest(method, contract.EndedPath, strings.NewReader(body))
+			req.Header.Set(contract.NodeHeader, "n")
+			req.Header.Set("Authorization", "Bearer "+token)
+			rec := httptest.NewRecorder()
+			w.r.ServeEnded(rec, req)
+			return rec.Code
 		}
-	}
-	// The filter of process B is of another run directory. The process that starts where A
-	// was may believe what A believed, and it is not known yet.
-	if got := post("POST", "good", good); got != http.StatusTooEarly {
-		t.Errorf("without a successor: %d", got)
-	}
-	if n, known := w.rows(), w.r.Stats().KnownFilters; n != 2 || known != 2 {
-		t.Errorf("%d rows, %d known", n, known)
-	}
-	for range 2 { // a repeated report is accepted as well
-		if got := post("POST", "good", gone); got != http.StatusNoContent {
-			t.Errorf("status %d", got)
+		many := `{"processes":["` + strings.Repeat(process+`","`, contract.MaxEnded) + process + `"]}`
+		good, gone := `{"processes":["`+process+`"],"successor":"`+strings.Repeat("C", 26)+`"}`, `{"processes":["`+process+`"],"gone":true}`
+		for _, tt := range []struct {
+			method, token, body string
+			want                int
+		}{
+			{"POST", "", good, 401}, {"POST", "bad", good, 401}, {"GET", "good", good, 405}, {"POST", "good", "", 400},
+			{"POST", "good", many, 400}, {"POST", "good", `{"processes":["x"]}`, 400}, {"POST", "good", good + good, 400},
+			{"POST", "good", `{"processes":["` + process + `"],"successor":"` + process + `"}`, 400}, {"POST", "good", `{"successor":"x"}`, 400},
+			{"POST", "good", `{"more":1}`, 400}, {"POST", "good", `{"processes":["` + strings.Repeat("x", maxEndedBody) + `"]}`, 400},
+		} {
+			if got := post(tt.method, tt.token, tt.body); got != tt.want {
+				t.Errorf("%s %s %.40s: %d, want %d", tt.method, tt.token, tt.body, got, tt.want)
+			}
 		}
-	}
-	if n, known := w.rows(), w.r.Stats().KnownFilters; n != 1 || known != 1 {
-		t.Errorf("%d rows, %d known", n, known)
-	}
+		// The filter of process B is of another run directory. The process that starts where A
+		// was may believe what A believed, and it is not known yet.
+		if got := post("POST", "good", good); got != http.StatusTooEarly {
+			t.Errorf("without a successor: %d", got)
+		}
+		if n, known := w.rows(), w.r.Stats().KnownFilters; n != 2 || known != 2 {
+			t.Errorf("%d rows, %d known", n, known)
+		}
+		for range 2 { // a repeated report is accepted as well
+			if got := post("POST", "good", gone); got != http.StatusNoContent {
+				t.Errorf("status %d", got)
+			}
+		}
+		if n, known := w.rows(), w.r.Stats().KnownFilters; n != 1 || known != 1 {
+			t.Errorf("%d rows, %d known", n, known)
+		}
+	})
 }
 
 // A record of the old state that was read before a revocation, and is written after it, does

@@ -30,7 +30,7 @@ func client(t *testing.T, addr string) redis.UniversalClient {
 // until waits for a state that another goroutine brings about.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(8 * time.Second)
+	deadline := time.NewTimer(inTime)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

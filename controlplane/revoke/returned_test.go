@@ -6,8 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-
-	"github.com/alicebob/miniredis/v2"
+	"testing/synctest"
 
 	"github.com/meshgate/meshgate/controlplane/model"
 	"github.com/meshgate/meshgate/controlplane/store"
@@ -18,7 +17,6 @@ import (
 type unsynced struct {
 	store.Store
 	on      atomic.Bool
-	told    chan struct{}
 	durable atomic.Int64 // number of writes that had to survive a loss of power
 }
 
@@ -28,7 +26,6 @@ func (s *unsynced) Update(ctx context.Context, class model.Class, fn func(store.
 	}
 	c, err := s.Store.Update(ctx, class, fn)
 	if err == nil && s.on.CompareAndSwap(true, false) {
-		close(s.told)
 		return store.Commit{}, errors.New("fsync: input/output error")
 	}
 	return c, err
@@ -37,59 +34,70 @@ func (s *unsynced) Update(ctx context.Context, class model.Class, fn func(store.
 // TestReturnedFilterIsWrittenAgain: the commit that forgot a filter failed, but the next
 // process may find it made. The filter has come back by then, and has a lease.
 func TestReturnedFilterIsWrittenAgain(t *testing.T) {
-	w := &world{t: t}
-	disk := &unsynced{told: make(chan struct{})}
-	w.tweak = func(o *Options) { disk.Store = o.Store; o.Store = disk }
-	w.init(nil)
-	f, _ := w.connect("i")
-	until(t, "known", func() bool { return w.rows() == 1 })
-	disk.on.Store(true)
-	f.send(contract.FrameBye, nil)
-	<-disk.told
-	until(t, "gone", func() bool { return w.r.Stats().Links == 0 })
-	before := disk.durable.Load()
-	g, _ := w.connect("i")
-	g.lease()
-	if disk.durable.Load() == before {
-		t.Error("a filter has a lease, and the loss of power may forget it")
-	}
-	if n := w.rows(); n != 1 {
-		t.Errorf("a filter has a lease, and the next process knows %d filters", n)
-	}
+	disk := &unsynced{}
+	aloneWith(t, func(o *Options) { disk.Store = o.Store; o.Store = disk }, func(t *testing.T, w *world) {
+		f, _ := w.connect("i")
+		if n := w.rows(); n != 1 {
+			t.Fatalf("%d filters are stored", n)
+		}
+		disk.on.Store(true)
+		f.send(contract.FrameBye, nil)
+		synctest.Wait()
+		if disk.on.Load() || w.r.Stats().Links != 0 {
+			t.Fatalf("no commit that failed, or a link: %+v", w.r.Stats())
+		}
+		before := disk.durable.Load()
+		g, _ := w.connect("i")
+		g.lease()
+		if disk.durable.Load() == before {
+			t.Error("a filter has a lease, and the loss of power may forget it")
+		}
+		if n := w.rows(); n != 1 {
+			t.Errorf("a filter has a lease, and the next process knows %d filters", n)
+		}
+	})
 }
 
 // TestSettleHearsOfANewFilter: Redis is away, and a revocation that was confirmed without
 // it is asked for again while a filter joins. The answer comes once that filter believes no
 // Redis either.
 func TestSettleHearsOfANewFilter(t *testing.T) {
-	m := miniredis.RunT(t)
-	w := &world{t: t}
-	planned := make(chan struct{})
-	w.tweak = func(o *Options) {
+	var planned chan struct{}
+	virtually(t, func(o *Options) {
+		planned = make(chan struct{})
 		o.Planned = func(ctx context.Context, _ Node) {
 			select {
 			case <-planned:
 			case <-ctx.Done():
 			}
 		}
-	}
-	w.init(client(t, m.Addr()))
-	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
-	token := w.mint("a", false)
-	m.Close()
-	if err := w.delete(token); err != nil { // no filter is known
-		t.Fatal(err)
-	}
-	joined := async(func() error { w.connect("new"); return nil })
-	until(t, "joining", func() bool { return w.r.Stats().KnownFilters == 1 })
-	settled := async(func() error { return w.r.Settle(t.Context()) })
-	until(t, "somebody waits", func() bool { return w.r.Stats().Pending == 1 })
-	close(planned)
-	<-joined
-	if err := <-settled; err != nil {
-		t.Error(err)
-	}
-	until(t, "nobody waits", func() bool { return w.r.Stats().Pending == 0 })
+	}, func(t *testing.T, w *world, redis *scripted) {
+		w.settles(t)
+		token := w.mint("a", false)
+		redis.be(gone)
+		if err := w.delete(token); err != nil { // no filter is known
+			t.Fatal(err)
+		}
+		f := w.dial("node")
+		joined := async(func() error { f.hello(contract.Hello{Instance: "new"}); return nil })
+		stillWaits(t, "joining", joined)
+		if n := w.r.Stats().KnownFilters; n != 1 {
+			t.Fatalf("%d filters are known", n)
+		}
+		settled := async(func() error { return w.r.Settle(t.Context()) })
+		stillWaits(t, "settling", settled)
+		if n := w.r.Stats().Pending; n != 1 {
+			t.Errorf("%d are waited for", n)
+		}
+		close(planned)
+		<-joined
+		if d, err := took(t, settled); err != nil || d != 0 {
+			t.Errorf("%v after %v", err, d)
+		}
+		if n := w.r.Stats().Pending; n != 0 {
+			t.Errorf("%d are waited for when it has heard", n)
+		}
+	})
 }
 
 // TestThoseWhoWaitAreNoted: positions are noted in order, once for each matter, and within the

@@ -16,102 +16,103 @@ import (
 
 func TestDeleteWaitsForAcknowledgement(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	name := w.mint("a", false)
-	f, _ := w.connect("i")
-	f.lease()
-	done := async(func() error { return w.delete(name) })
-	m := f.invalidated()
-	want := []contract.Invalidation{{Subject: contract.SubjectToken, Token: contract.HashToken([]byte("a")), Revision: w.store.Revision()}}
-	if d := cmp.Diff(want, m.Items); d != "" {
-		t.Fatal(d)
-	}
-	select {
-	case err := <-done:
-		t.Fatalf("answered before the acknowledgement: %v", err)
-	default:
-	}
-	f.ack(m.To)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if s := w.r.Stats(); s.Links != 1 || s.LiveLeases != 1 {
-		t.Fatalf("%+v", s)
-	}
+	alone(t, func(t *testing.T, w *world) {
+		name := w.mint("a", false)
+		f, _ := w.connect("i")
+		f.lease()
+		done := async(func() error { return w.delete(name) })
+		m := f.invalidated()
+		want := []contract.Invalidation{{Subject: contract.SubjectToken, Token: contract.HashToken([]byte("a")), Revision: w.store.Revision()}}
+		if d := cmp.Diff(want, m.Items); d != "" {
+			t.Fatal(d)
+		}
+		stillWaits(t, "a revocation without an acknowledgement", done)
+		f.ack(m.To)
+		if d, err := took(t, done); err != nil || d != 0 {
+			t.Fatalf("%v after %v", err, d)
+		}
+		if s := w.r.Stats(); s.Links != 1 || s.LiveLeases != 1 {
+			t.Fatalf("%+v", s)
+		}
+	})
 }
 
 func TestSilentFilterDelaysOneLease(t *testing.T) {
 	t.Parallel()
 	for _, half := range []bool{false, true} {
-		w := newWorld(t, nil)
-		name := w.mint("a", false)
-		f, _ := w.connect("i")
-		f.lease()
-		end := w.leaseEnd()
-		done := async(func() error { return w.delete(name) })
-		f.invalidated()
-		if half { // the link breaks unacknowledged: the lease still counts
-			f.conn.Close()
-		}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		if early := time.Until(end); early > 0 {
-			t.Errorf("answered %v before the lease was over", early)
-		}
+		alone(t, func(t *testing.T, w *world) {
+			name := w.mint("a", false)
+			f, _ := w.connect("i")
+			f.lease()
+			end := w.leaseEnd()
+			done := async(func() error { return w.delete(name) })
+			f.invalidated()
+			if half { // the link breaks unacknowledged: the lease still counts
+				f.cut()
+			}
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			if early := time.Until(end); early != 0 {
+				t.Errorf("answered %v before the lease was over", early)
+			}
+		})
 	}
 }
 
 func TestReplayBeforeFirstGrant(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	name := w.mint("a", false)
-	if err := w.delete(name); err != nil {
-		t.Fatal(err)
-	}
-	f, wel := w.connect("i")
-	if len(f.first.Items) != 1 || f.first.From != 0 || f.first.To != 2 || wel.From != 0 {
-		t.Fatalf("%+v %+v", wel, f.first)
-	}
-	f.lease()
-	g, wel := w.connectAccepting(contract.Hello{Instance: "i", Log: wel.Log, Applied: f.first.To}, "")
-	if wel.From != f.first.To {
-		t.Errorf("%+v", wel)
-	}
-	g.lease() // nothing was missed
+	alone(t, func(t *testing.T, w *world) {
+		name := w.mint("a", false)
+		if err := w.delete(name); err != nil {
+			t.Fatal(err)
+		}
+		f, wel := w.connect("i")
+		if len(f.first.Items) != 1 || f.first.From != 0 || f.first.To != 2 || wel.From != 0 {
+			t.Fatalf("%+v %+v", wel, f.first)
+		}
+		f.lease()
+		g, wel := w.connectAccepting(contract.Hello{Instance: "i", Log: wel.Log, Applied: f.first.To}, "")
+		if wel.From != f.first.To {
+			t.Errorf("%+v", wel)
+		}
+		g.lease() // nothing was missed
+	})
 }
 
 func TestRestartWaitsOneLeaseAndRemembers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	first, second := w.mint("a", false), w.mint("b", false)
-	if err := w.delete(first); err != nil {
-		t.Fatal(err)
-	}
-	w.connect("predecessor's")
-	w.open(nil)
-	if err := w.delete(second); err != nil {
-		t.Fatal(err)
-	}
-	if early := time.Until(w.r.started.Add(contract.Lease)); early > 0 {
-		t.Errorf("first answer %v too early", early)
-	}
-	if f, _ := w.connect("i"); len(f.first.Items) != 2 {
-		t.Errorf("replayed %+v", f.first)
-	}
+	alone(t, func(t *testing.T, w *world) {
+		first, second := w.mint("a", false), w.mint("b", false)
+		if err := w.delete(first); err != nil {
+			t.Fatal(err)
+		}
+		w.connect("predecessor's")
+		w.open(nil)
+		if err := w.delete(second); err != nil {
+			t.Fatal(err)
+		}
+		if early := time.Until(w.r.started.Add(contract.Lease)); early > 0 {
+			t.Errorf("first answer %v too early", early)
+		}
+		if f, _ := w.connect("i"); len(f.first.Items) != 2 {
+			t.Errorf("replayed %+v", f.first)
+		}
+	})
 }
 
 // TestStartWithoutFiltersAnswersAtOnce: no filter can hold a lease from a predecessor that
 // knew no filter.
 func TestStartWithoutFiltersAnswersAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	n := w.mint("a", false)
-	w.open(nil)
-	w.begun(time.Now().Add(time.Hour)) // a caller that waits for a lease from here fails
-	if err := w.delete(n); err != nil {
-		t.Fatal(err)
-	}
+	alone(t, func(t *testing.T, w *world) {
+		n := w.mint("a", false)
+		w.open(nil)
+		w.begun(time.Now().Add(time.Hour)) // a caller that waits for a lease from here fails
+		if err := w.delete(n); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestWhatRevokes(t *testing.T) {
@@ -143,7 +144,7 @@ func TestWhatRevokes(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, nil)
+			w := newWorld(t, nil) // no filter is linked
 			if err := tt.do(w); err != nil {
 				t.Fatal(err)
 			}
@@ -170,37 +171,38 @@ func TestWhatRevokes(t *testing.T) {
 
 func TestIntrospection(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	w.mint("a", false)
-	f, _ := w.connect("i")
-	for _, tt := range []struct {
-		token, plugin string
-		want          contract.Answer
-	}{{"a", "plugin", contract.Found}, {"x", "plugin", contract.Unknown}, {"a", "other", contract.Unavailable}} {
-		f.send(contract.FrameIntrospect, (&contract.Introspect{ID: 7, Token: contract.HashToken([]byte(tt.token)), Plugin: tt.plugin}).Encode())
-		res, err := contract.DecodeResult(f.expect(contract.FrameResult))
-		if err != nil || res.ID != 7 || res.Answer != tt.want || (tt.want != contract.Unavailable && res.Revision != w.store.Revision()) {
-			t.Errorf("%s at %s: %+v %v", tt.token, tt.plugin, res, err)
+	alone(t, func(t *testing.T, w *world) {
+		w.mint("a", false)
+		f, _ := w.connect("i")
+		for _, tt := range []struct {
+			token, plugin string
+			want          contract.Answer
+		}{{"a", "plugin", contract.Found}, {"x", "plugin", contract.Unknown}, {"a", "other", contract.Unavailable}} {
+			f.send(contract.FrameIntrospect, (&contract.Introspect{ID: 7, Token: contract.HashToken([]byte(tt.token)), Plugin: tt.plugin}).Encode())
+			res, err := contract.DecodeResult(f.expect(contract.FrameResult))
+			if err != nil || res.ID != 7 || res.Answer != tt.want || (tt.want != contract.Unavailable && res.Revision != w.store.Revision()) {
+				t.Errorf("%s at %s: %+v %v", tt.token, tt.plugin, res, err)
+			}
 		}
-	}
+	})
 }
 
 func TestByeFreesTheFilter(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	name := w.mint("a", false)
-	f, _ := w.connect("i")
-	f.lease()
-	w.stretch()
-	done := async(func() error { return w.delete(name) })
-	f.invalidated()
-	f.send(contract.FrameBye, nil)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if s := w.r.Stats(); s.KnownFilters != 0 {
-		t.Fatalf("%+v", s)
-	}
+	alone(t, func(t *testing.T, w *world) {
+		name := w.mint("a", false)
+		f, _ := w.connect("i")
+		f.lease()
+		done := async(func() error { return w.delete(name) })
+		f.invalidated()
+		f.send(contract.FrameBye, nil)
+		if d, err := took(t, done); err != nil || d != 0 {
+			t.Fatalf("%v after %v", err, d)
+		}
+		if s := w.r.Stats(); s.KnownFilters != 0 {
+			t.Fatalf("%+v", s)
+		}
+	})
 }
 
 func TestRefusals(t *testing.T) {

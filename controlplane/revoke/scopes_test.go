@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -24,7 +25,7 @@ func (byNode) Authenticate(_ context.Context, node, _ string) (Node, error) {
 	return Node{ID: node, ControlPlane: strings.Split(node, "/")[1]}, nil
 }
 
-// newTenants is a world with control planes, and a group of some of them.
+// newTenants is a world, in a bubble, with control planes and a group of some of them.
 func newTenants(t *testing.T, members ...string) *world {
 	t.Helper()
 	return newTenantsWith(t, func(*Options) {}, members...)
@@ -33,7 +34,7 @@ func newTenants(t *testing.T, members ...string) *world {
 // newTenantsWith is newTenants with other options.
 func newTenantsWith(t *testing.T, tweak func(*Options), members ...string) *world {
 	t.Helper()
-	w := &world{t: t, tweak: func(o *Options) {
+	w := &world{t: t, virtual: true, tweak: func(o *Options) {
 		o.Auth, o.Resolver = byNode{}, scopestest.Resolver{}
 		tweak(o)
 	}}
@@ -114,57 +115,59 @@ func (f *fake) scopes() (s contract.Scopes) {
 // holds, although all follow one log; whoever comes anew neither.
 func TestFiltersHearOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	w := newTenants(t, scope, "b")
-	for _, plane := range []string{scope, "b"} {
-		w.hold(plane, "before-"+plane)
-	}
-	for _, tc := range []struct {
-		of      string
-		members []string
-		hears   []string
-	}{{scope, []string{scope}, []string{scope}}, {"b", []string{"b"}, []string{"b"}}, {"group", []string{"b", scope}, []string{scope, "b"}}, {"c", []string{"c"}, nil}} {
-		f, welcome := w.join(tc.of, contract.Hello{Instance: tc.of}, contract.AcceptScopes)
-		want := &contract.Scopes{Of: tc.of, Members: tc.members}
-		if tc.of == "group" {
-			if want.Since = welcome.Scopes.Since; want.Since == 0 {
-				t.Error("the group is not told since when it stands")
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t, scope, "b")
+		for _, plane := range []string{scope, "b"} {
+			w.hold(plane, "before-"+plane)
+		}
+		for _, tc := range []struct {
+			of      string
+			members []string
+			hears   []string
+		}{{scope, []string{scope}, []string{scope}}, {"b", []string{"b"}, []string{"b"}}, {"group", []string{"b", scope}, []string{scope, "b"}}, {"c", []string{"c"}, nil}} {
+			f, welcome := w.join(tc.of, contract.Hello{Instance: tc.of}, contract.AcceptScopes)
+			want := &contract.Scopes{Of: tc.of, Members: tc.members}
+			if tc.of == "group" {
+				if want.Since = welcome.Scopes.Since; want.Since == 0 {
+					t.Error("the group is not told since when it stands")
+				}
 			}
-		}
-		if diff := cmp.Diff(want, welcome.Scopes); diff != "" {
-			t.Errorf("%s is told (-want +got):\n%s", tc.of, diff)
-		}
-		var before, after []string
-		for _, plane := range tc.hears {
-			before, after = append(before, "before-"+plane), append(after, "after-"+plane+tc.of)
-		}
-		if diff := cmp.Diff(hashes(before...), tokensOf(f.first)); diff != "" {
-			t.Errorf("%s comes and hears (-want +got):\n%s", tc.of, diff)
-		}
-		var heard []contract.Hash
-		done := async(func() error {
-			for _, plane := range []string{scope, "b"} {
-				w.hold(plane, "after-"+plane+tc.of)
+			if diff := cmp.Diff(want, welcome.Scopes); diff != "" {
+				t.Errorf("%s is told (-want +got):\n%s", tc.of, diff)
 			}
-			return nil
-		})
-		for range 2 {
-			m := f.invalidated()
-			heard = append(heard, tokensOf(m)...)
-			f.ack(m.To)
-		}
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if diff := cmp.Diff(hashes(after...), heard); diff != "" {
-			t.Errorf("%s stays and hears (-want +got):\n%s", tc.of, diff)
-		}
-		for _, plane := range []string{scope, "b"} { // whoever comes next is told of the same
-			if err := w.forget("after-" + plane + tc.of); err != nil {
-				t.Fatal(err)
+			var before, after []string
+			for _, plane := range tc.hears {
+				before, after = append(before, "before-"+plane), append(after, "after-"+plane+tc.of)
 			}
+			if diff := cmp.Diff(hashes(before...), tokensOf(f.first)); diff != "" {
+				t.Errorf("%s comes and hears (-want +got):\n%s", tc.of, diff)
+			}
+			var heard []contract.Hash
+			done := async(func() error {
+				for _, plane := range []string{scope, "b"} {
+					w.hold(plane, "after-"+plane+tc.of)
+				}
+				return nil
+			})
+			for range 2 {
+				m := f.invalidated()
+				heard = append(heard, tokensOf(m)...)
+				f.ack(m.To)
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(hashes(after...), heard); diff != "" {
+				t.Errorf("%s stays and hears (-want +got):\n%s", tc.of, diff)
+			}
+			for _, plane := range []string{scope, "b"} { // whoever comes next is told of the same
+				if err := w.forget("after-" + plane + tc.of); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.conn.Close()
 		}
-		f.conn.Close()
-	}
+	})
 }
 
 // forget takes what was remembered of a token out of the log.
@@ -180,44 +183,41 @@ func (w *world) forget(value string) error {
 // What members that come have revoked before is told them first.
 func TestMembersChange(t *testing.T) {
 	t.Parallel()
-	w := newTenants(t, scope)
-	f, _ := w.join("group", contract.Hello{Instance: "i"}, contract.AcceptScopes)
-	f.lease()
-	name := w.holdUnheard(f, "b", "gone")
-	done := async(func() error { return w.drop("b", gateway.Tokens, name) })
-	f.ack(f.invalidated().To)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	w.stretch()
-	done = async(func() error {
-		return w.write(func(tx store.Tx) error { return scopestest.Set(tx, "group", scope, "b") })
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t, scope)
+		f, _ := w.join("group", contract.Hello{Instance: "i"}, contract.AcceptScopes)
+		f.lease()
+		name := w.holdUnheard(f, "b", "gone")
+		done := async(func() error { return w.drop("b", gateway.Tokens, name) })
+		f.ack(f.invalidated().To)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		done = async(func() error {
+			return w.write(func(tx store.Tx) error { return scopestest.Set(tx, "group", scope, "b") })
+		})
+		if got := tokensOf(f.invalidated()); !slices.Contains(got, contract.HashToken([]byte("gone"))) {
+			t.Errorf("told of %x", got)
+		}
+		if s := f.scopes(); !slices.Equal(s.Members, []string{"b", scope}) {
+			t.Errorf("%+v", s)
+		}
+		to := f.invalidated().To
+		stillWaits(t, "a change that is not applied", done)
+		f.ack(to)
+		if d, err := took(t, done); err != nil || d != 0 {
+			t.Fatalf("%v after %v", err, d)
+		}
+		done = async(func() error { return w.write(func(tx store.Tx) error { return scopestest.Set(tx, "group", "b") }) })
+		f.invalidated()
+		if s := f.scopes(); !slices.Equal(s.Members, []string{"b"}) {
+			t.Errorf("%+v", s)
+		}
+		f.ack(f.invalidated().To)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
 	})
-	if got := tokensOf(f.invalidated()); !slices.Contains(got, contract.HashToken([]byte("gone"))) {
-		t.Errorf("told of %x", got)
-	}
-	if s := f.scopes(); !slices.Equal(s.Members, []string{"b", scope}) {
-		t.Errorf("%+v", s)
-	}
-	to := f.invalidated().To
-	select {
-	case err := <-done:
-		t.Fatalf("answered before it was applied: %v", err)
-	default:
-	}
-	f.ack(to)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	done = async(func() error { return w.write(func(tx store.Tx) error { return scopestest.Set(tx, "group", "b") }) })
-	f.invalidated()
-	if s := f.scopes(); !slices.Equal(s.Members, []string{"b"}) {
-		t.Errorf("%+v", s)
-	}
-	f.ack(f.invalidated().To)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
 }
 
 // holdUnheard is hold for a filter that hears of nothing but the position.
@@ -237,73 +237,79 @@ func (w *world) holdUnheard(f *fake, plane, value string) (name string) {
 // anew, whatever it has applied.
 func TestMembersChangeWithoutAFilter(t *testing.T) {
 	t.Parallel()
-	w := newTenants(t, scope, "b")
-	f, welcome := w.join("group", contract.Hello{Instance: "i"}, contract.AcceptScopes)
-	f.send(contract.FrameIntrospect, (&contract.Introspect{ID: 7}).Encode())
-	f.expect(contract.FrameResult) // so its acknowledgement was read, too
-	f.conn.Close()
-	at := f.first.To
-	again, next := w.join("group", contract.Hello{Instance: "i", Log: welcome.Log, Applied: at}, contract.AcceptScopes)
-	if next.From != at {
-		t.Errorf("nothing has changed, and it goes on at %d", next.From)
-	}
-	again.conn.Close()
-	w.group("b")
-	_, next = w.join("group", contract.Hello{Instance: "i", Log: welcome.Log, Applied: at}, contract.AcceptScopes)
-	if next.From != 0 || !slices.Equal(next.Scopes.Members, []string{"b"}) {
-		t.Errorf("welcomed with %+v", next)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t, scope, "b")
+		f, welcome := w.join("group", contract.Hello{Instance: "i"}, contract.AcceptScopes)
+		f.send(contract.FrameIntrospect, (&contract.Introspect{ID: 7}).Encode())
+		f.expect(contract.FrameResult) // so its acknowledgement was read, too
+		f.conn.Close()
+		at := f.first.To
+		again, next := w.join("group", contract.Hello{Instance: "i", Log: welcome.Log, Applied: at}, contract.AcceptScopes)
+		if next.From != at {
+			t.Errorf("nothing has changed, and it goes on at %d", next.From)
+		}
+		again.conn.Close()
+		w.group("b")
+		_, next = w.join("group", contract.Hello{Instance: "i", Log: welcome.Log, Applied: at}, contract.AcceptScopes)
+		if next.From != 0 || !slices.Equal(next.Scopes.Members, []string{"b"}) {
+			t.Errorf("welcomed with %+v", next)
+		}
+	})
 }
 
 // TestOlderFilterOfAGroup: one that does not understand whose credentials count is never told,
 // gets records without that, and begins anew when it changes.
 func TestOlderFilterOfAGroup(t *testing.T) {
 	t.Parallel()
-	w := newTenants(t, scope)
-	w.hold(scope, "a")
-	f, welcome := w.join(scope, contract.Hello{Instance: "own"})
-	ask := func() *contract.Result {
-		f.send(contract.FrameIntrospect, (&contract.Introspect{ID: 7, Token: contract.HashToken([]byte("a")), Plugin: "plugin"}).Encode())
-		res, err := contract.DecodeResult(f.expect(contract.FrameResult))
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t, scope)
+		w.hold(scope, "a")
+		f, welcome := w.join(scope, contract.Hello{Instance: "own"})
+		ask := func() *contract.Result {
+			f.send(contract.FrameIntrospect, (&contract.Introspect{ID: 7, Token: contract.HashToken([]byte("a")), Plugin: "plugin"}).Encode())
+			res, err := contract.DecodeResult(f.expect(contract.FrameResult))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res
 		}
-		return res
-	}
-	if res := ask(); welcome.Scopes != nil || res.Answer != contract.Found || res.Record.Plane != "" {
-		t.Errorf("%+v, %+v", welcome, res)
-	}
-	f, _ = w.join(scope, contract.Hello{Instance: "newer"}, contract.AcceptScopes)
-	if res := ask(); res.Answer != contract.Found || res.Record.Plane != scope {
-		t.Errorf("newer: %+v", res)
-	}
-	f, welcome = w.join("group", contract.Hello{Instance: "i"})
-	at := f.first.To
-	w.group("b")
-	if _, _, err := contract.ReadFrame(f.in); err == nil {
-		t.Error("its link goes on")
-	}
-	_, next := w.join("group", contract.Hello{Instance: "i", Log: welcome.Log, Applied: at})
-	if next.From != 0 || next.Floor == 0 || next.Scopes != nil {
-		t.Errorf("welcomed with %+v", next)
-	}
+		if res := ask(); welcome.Scopes != nil || res.Answer != contract.Found || res.Record.Plane != "" {
+			t.Errorf("%+v, %+v", welcome, res)
+		}
+		f, _ = w.join(scope, contract.Hello{Instance: "newer"}, contract.AcceptScopes)
+		if res := ask(); res.Answer != contract.Found || res.Record.Plane != scope {
+			t.Errorf("newer: %+v", res)
+		}
+		f, welcome = w.join("group", contract.Hello{Instance: "i"})
+		at := f.first.To
+		w.group("b")
+		if _, _, err := contract.ReadFrame(f.in); err == nil {
+			t.Error("its link goes on")
+		}
+		_, next := w.join("group", contract.Hello{Instance: "i", Log: welcome.Log, Applied: at})
+		if next.From != 0 || next.Floor == 0 || next.Scopes != nil {
+			t.Errorf("welcomed with %+v", next)
+		}
+	})
 }
 
 // TestReasonsOfOthers: that another control plane has revoked a value is not told.
 func TestReasonsOfOthers(t *testing.T) {
 	t.Parallel()
-	w := newTenants(t)
-	if err := w.drop("b", gateway.Tokens, w.hold("b", "chosen")); err != nil {
-		t.Fatal(err)
-	}
-	for of, want := range map[string]contract.Answer{"b": contract.Revoked, "c": contract.Unknown} {
-		f, _ := w.join(of, contract.Hello{Instance: of}, contract.AcceptScopes, contract.AcceptReasons)
-		f.send(contract.FrameIntrospect, (&contract.Introspect{ID: 7, Token: contract.HashToken([]byte("chosen")), Plugin: "plugin"}).Encode())
-		res, err := contract.DecodeResult(f.expect(contract.FrameResult))
-		if err != nil || res.Answer != want {
-			t.Errorf("%s: %+v %v, want %d", of, res, err, want)
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t)
+		if err := w.drop("b", gateway.Tokens, w.hold("b", "chosen")); err != nil {
+			t.Fatal(err)
 		}
-	}
+		for of, want := range map[string]contract.Answer{"b": contract.Revoked, "c": contract.Unknown} {
+			f, _ := w.join(of, contract.Hello{Instance: of}, contract.AcceptScopes, contract.AcceptReasons)
+			f.send(contract.FrameIntrospect, (&contract.Introspect{ID: 7, Token: contract.HashToken([]byte("chosen")), Plugin: "plugin"}).Encode())
+			res, err := contract.DecodeResult(f.expect(contract.FrameResult))
+			if err != nil || res.Answer != want {
+				t.Errorf("%s: %+v %v, want %d", of, res, err, want)
+			}
+		}
+	})
 }
 
 // TestRedisHoldsWhatScopesConsistOf: of every scope that a filter was ever linked of, from its

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
@@ -37,38 +38,40 @@ func (u unreadable) Resolve(r store.Reader, scope string) (scopes.Source, error)
 // nobody could read what they are by then. The change is confirmed without the filter.
 func TestMembersThatCannotBeReadWhenTheyChange(t *testing.T) {
 	t.Parallel()
-	var broken atomic.Bool
-	w := newTenantsWith(t, func(o *Options) { o.Resolver = unreadable{broken: &broken} }, "a", "b")
-	f, _ := w.join("group", contract.Hello{Instance: "first"}, contract.AcceptScopes)
-	f.conn.Close()
-	here, there := net.Pipe()
-	defer here.Close()
-	defer there.Close()
-	l := w.r.newLink(Node{ID: "cp/group/2", ControlPlane: "group"}, here, nil)
-	l.hello.Instance, l.scoped = "i", true
-	if err := w.r.reserve(l); err != nil {
-		t.Fatal(err)
-	}
-	var before *members
-	if err := w.store.View(t.Context(), func(tx store.Reader) (err error) {
-		before, err = w.r.membersOf(tx, "group")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	broken.Store(true)
-	w.group("a") // which is confirmed
-	broken.Store(false)
-	err := w.r.register(l, before)
-	if err != nil {
-		w.r.release(l)
-	} else {
-		w.r.unregister(l, false)
-		w.r.owned.Done()
-	}
-	if !errors.Is(err, errReshaped) {
-		t.Errorf("welcomed with %v: %v", before.scopes.Members, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		w := newTenantsWith(t, func(o *Options) { o.Resolver = unreadable{broken: &broken} }, "a", "b")
+		f, _ := w.join("group", contract.Hello{Instance: "first"}, contract.AcceptScopes)
+		f.conn.Close()
+		here, there := net.Pipe()
+		defer here.Close()
+		defer there.Close()
+		l := w.r.newLink(Node{ID: "cp/group/2", ControlPlane: "group"}, here, nil)
+		l.hello.Instance, l.scoped = "i", true
+		if err := w.r.reserve(l); err != nil {
+			t.Fatal(err)
+		}
+		var before *members
+		if err := w.store.View(t.Context(), func(tx store.Reader) (err error) {
+			before, err = w.r.membersOf(tx, "group")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		broken.Store(true)
+		w.group("a") // which is confirmed
+		broken.Store(false)
+		err := w.r.register(l, before)
+		if err != nil {
+			w.r.release(l)
+		} else {
+			w.r.unregister(l, false)
+			w.r.owned.Done()
+		}
+		if !errors.Is(err, errReshaped) {
+			t.Errorf("welcomed with %v: %v", before.scopes.Members, err)
+		}
+	})
 }
 
 // afterReader is a store on which something happens when a reader has been committed, and
@@ -95,23 +98,25 @@ func (s afterReader) Update(ctx context.Context, class model.Class, fn func(stor
 // nobody, while a filter that was welcomed with the former members is out of reach.
 func TestChangeWhileTheFirstFilterComes(t *testing.T) {
 	t.Parallel()
-	var w *world
-	noted := false
-	w = newTenantsWith(t, func(o *Options) {
-		o.Store = afterReader{o.Store, func(string) {
-			if _, err := w.commit(func(tx store.Tx) error { return scopestest.Set(tx, "group", "a") }); err != nil {
-				t.Error(err)
-			}
-			noted = true
-		}}
-	}, "a", "b")
-	w.join("group", contract.Hello{Instance: "i"}, contract.AcceptScopes)
-	if err := w.store.View(t.Context(), func(tx store.Reader) error {
-		_, err := tx.Get(tombstones, "", "scope:group")
-		return err
-	}); err != nil || !noted {
-		t.Errorf("the change is forgotten: %v, made %v", err, noted)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var w *world
+		noted := false
+		w = newTenantsWith(t, func(o *Options) {
+			o.Store = afterReader{o.Store, func(string) {
+				if _, err := w.commit(func(tx store.Tx) error { return scopestest.Set(tx, "group", "a") }); err != nil {
+					t.Error(err)
+				}
+				noted = true
+			}}
+		}, "a", "b")
+		w.join("group", contract.Hello{Instance: "i"}, contract.AcceptScopes)
+		if err := w.store.View(t.Context(), func(tx store.Reader) error {
+			_, err := tx.Get(tombstones, "", "scope:group")
+			return err
+		}); err != nil || !noted {
+			t.Errorf("the change is forgotten: %v, made %v", err, noted)
+		}
+	})
 }
 
 // refusing is a store that does not note readers while it refuses.
@@ -135,42 +140,46 @@ func (s refusing) Update(ctx context.Context, class model.Class, fn func(store.T
 // not when it comes again.
 func TestReaderThatCouldNotBeNoted(t *testing.T) {
 	t.Parallel()
-	var refuses atomic.Bool
-	w := newTenantsWith(t, func(o *Options) { o.Store = refusing{o.Store, &refuses} }, "a")
-	refuses.Store(true)
-	for range 2 {
-		if err := w.r.noteReader(t.Context(), "group"); err == nil {
-			t.Error("noted on a disk that is full")
+	synctest.Test(t, func(t *testing.T) {
+		var refuses atomic.Bool
+		w := newTenantsWith(t, func(o *Options) { o.Store = refusing{o.Store, &refuses} }, "a")
+		refuses.Store(true)
+		for range 2 {
+			if err := w.r.noteReader(t.Context(), "group"); err == nil {
+				t.Error("noted on a disk that is full")
+			}
 		}
-	}
-	refuses.Store(false)
-	if err := w.r.noteReader(t.Context(), "group"); err != nil {
-		t.Error(err)
-	}
-	if err := w.store.View(t.Context(), func(tx store.Reader) error {
-		_, err := tx.Get(readers, "", "group")
-		return err
-	}); fault.Is(err, fault.NotFound) {
-		t.Error("it is not in the store")
-	}
+		refuses.Store(false)
+		if err := w.r.noteReader(t.Context(), "group"); err != nil {
+			t.Error(err)
+		}
+		if err := w.store.View(t.Context(), func(tx store.Reader) error {
+			_, err := tx.Get(readers, "", "group")
+			return err
+		}); fault.Is(err, fault.NotFound) {
+			t.Error("it is not in the store")
+		}
+	})
 }
 
 // TestRevokedBesideANamesake: a token is revoked by itself although the same commit deletes an
 // application of its id in another control plane.
 func TestRevokedBesideANamesake(t *testing.T) {
 	t.Parallel()
-	w := newTenants(t)
-	name := w.hold("b", "value")
-	f, _ := w.join("b", contract.Hello{Instance: "i"}, contract.AcceptScopes)
-	w.must(func(tx store.Tx) error {
-		if err := tx.Delete(gateway.Applications, "a", w.app, 0); err != nil {
-			return err
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t)
+		name := w.hold("b", "value")
+		f, _ := w.join("b", contract.Hello{Instance: "i"}, contract.AcceptScopes)
+		w.must(func(tx store.Tx) error {
+			if err := tx.Delete(gateway.Applications, "a", w.app, 0); err != nil {
+				return err
+			}
+			return tx.Delete(gateway.Tokens, "b", name, 0)
+		})
+		if got := tokensOf(f.invalidated()); !slices.Equal(got, hashes("value")) {
+			t.Errorf("told of %x", got)
 		}
-		return tx.Delete(gateway.Tokens, "b", name, 0)
 	})
-	if got := tokensOf(f.invalidated()); !slices.Equal(got, hashes("value")) {
-		t.Errorf("told of %x", got)
-	}
 }
 
 // TestManyScopesInRedis: what many scopes consist of is written in several batches, each with

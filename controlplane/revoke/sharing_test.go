@@ -3,6 +3,7 @@ package revoke
 import (
 	"github.com/google/uuid"
 	"testing"
+	"testing/synctest"
 
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/model"
@@ -42,26 +43,28 @@ func sharing(t *testing.T) *world {
 // another member's voids nothing of that one.
 func TestWhatOthersHadFirstIsNotReadAnew(t *testing.T) {
 	t.Parallel()
-	w := sharing(t)
-	for name, tc := range map[string]struct {
-		scope string
-		k     *model.Kind
-		id    string
-		spec  any
-	}{
-		"client_id":              {"b", gateway.Applications, "", &gateway.Application{Consumer: "other", ClientID: "shop", ClientSecret: "y"}},
-		"another client_id":      {"b", gateway.Applications, "", &gateway.Application{Consumer: "other", ClientID: "else", ClientSecret: "z"}},
-		"username":               {"b", gateway.Consumers, "", &gateway.Consumer{Username: "alice"}},
-		"custom_id":              {"b", gateway.Consumers, "", &gateway.Consumer{Username: "u2", CustomID: "1"}},
-		"id of a consumer":       {"b", gateway.Consumers, "person", &gateway.Consumer{Username: "u3"}},
-		"id of a key":            {"b", gateway.Keys, "key", &gateway.Key{Consumer: "other", Key: "l"}},
-		"client_id, in no group": {"c", gateway.Applications, "", &gateway.Application{Consumer: "third", ClientID: "shop", ClientSecret: "y"}},
-	} {
-		if tc.id == "" {
-			tc.id = uuid.NewString()
+	synctest.Test(t, func(t *testing.T) {
+		w := sharing(t)
+		for name, tc := range map[string]struct {
+			scope string
+			k     *model.Kind
+			id    string
+			spec  any
+		}{
+			"client_id":              {"b", gateway.Applications, "", &gateway.Application{Consumer: "other", ClientID: "shop", ClientSecret: "y"}},
+			"another client_id":      {"b", gateway.Applications, "", &gateway.Application{Consumer: "other", ClientID: "else", ClientSecret: "z"}},
+			"username":               {"b", gateway.Consumers, "", &gateway.Consumer{Username: "alice"}},
+			"custom_id":              {"b", gateway.Consumers, "", &gateway.Consumer{Username: "u2", CustomID: "1"}},
+			"id of a consumer":       {"b", gateway.Consumers, "person", &gateway.Consumer{Username: "u3"}},
+			"id of a key":            {"b", gateway.Keys, "key", &gateway.Key{Consumer: "other", Key: "l"}},
+			"client_id, in no group": {"c", gateway.Applications, "", &gateway.Application{Consumer: "third", ClientID: "shop", ClientSecret: "y"}},
+		} {
+			if tc.id == "" {
+				tc.id = uuid.NewString()
+			}
+			w.voidsNothing(name, &model.Resource{Kind: tc.k, Scope: tc.scope, Name: tc.id, Spec: tc.spec})
 		}
-		w.voidsNothing(name, &model.Resource{Kind: tc.k, Scope: tc.scope, Name: tc.id, Spec: tc.spec})
-	}
+	})
 }
 
 // voidsNothing demands that nobody reads anything anew because of a creation.
@@ -88,23 +91,25 @@ func (w *world) voidsNothing(name string, res *model.Resource) {
 // also where they are the same after several; and it is known of a group that had no filter.
 func TestSinceWhenAGroupStands(t *testing.T) {
 	t.Parallel()
-	w := newTenants(t, "a", "b")
-	f, welcome := w.join("group", contract.Hello{Instance: "i"}, contract.AcceptScopes)
-	if welcome.Scopes.Since == 0 {
-		t.Error("a group that had no filter stands since ever")
-	}
-	done := async(func() error {
-		return w.write(func(tx store.Tx) error { return scopestest.Set(tx, "group", "a", "b") })
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t, "a", "b")
+		f, welcome := w.join("group", contract.Hello{Instance: "i"}, contract.AcceptScopes)
+		if welcome.Scopes.Since == 0 {
+			t.Error("a group that had no filter stands since ever")
+		}
+		done := async(func() error {
+			return w.write(func(tx store.Tx) error { return scopestest.Set(tx, "group", "a", "b") })
+		})
+		f.invalidated()
+		if s := f.scopes(); s.Since <= welcome.Scopes.Since {
+			t.Errorf("told of %+v after %+v", s, welcome.Scopes)
+		}
+		f.ack(f.invalidated().To)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if _, own := w.join("a", contract.Hello{Instance: "own"}, contract.AcceptScopes); own.Scopes.Since != 0 {
+			t.Errorf("a control plane alone is told of %+v", own.Scopes)
+		}
 	})
-	f.invalidated()
-	if s := f.scopes(); s.Since <= welcome.Scopes.Since {
-		t.Errorf("told of %+v after %+v", s, welcome.Scopes)
-	}
-	f.ack(f.invalidated().To)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if _, own := w.join("a", contract.Hello{Instance: "own"}, contract.AcceptScopes); own.Scopes.Since != 0 {
-		t.Errorf("a control plane alone is told of %+v", own.Scopes)
-	}
 }

@@ -9,27 +9,18 @@ import (
 	"github.com/meshgate/meshgate/filter/contract"
 )
 
-// network forwards connections to an address until it drops their packets. Neither side is
-// told, and no connection is reset.
+// network forwards connections until it drops their packets. Neither side is told, and no
+// connection is reset.
 type network struct {
-	net.Listener
-	to       string
 	dropping atomic.Bool
 	work     sync.WaitGroup
 	mu       sync.Mutex
 	conns    []net.Conn
 }
 
-func newNetwork(t *testing.T, to string) *network {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := &network{Listener: ln, to: to}
-	n.work.Go(n.accept)
+func newNetwork(t *testing.T) *network {
+	n := &network{}
 	t.Cleanup(func() {
-		_ = ln.Close()
 		n.mu.Lock()
 		for _, c := range n.conns {
 			_ = c.Close()
@@ -40,23 +31,15 @@ func newNetwork(t *testing.T, to string) *network {
 	return n
 }
 
-func (n *network) accept() {
-	for {
-		near, err := n.Accept()
-		if err != nil {
-			return
-		}
-		far, err := net.Dial("tcp", n.to)
-		if err != nil {
-			_ = near.Close()
-			continue
-		}
-		n.mu.Lock()
-		n.conns = append(n.conns, near, far)
-		n.mu.Unlock()
-		n.work.Go(func() { n.carry(near, far) })
-		n.work.Go(func() { n.carry(far, near) })
-	}
+// to returns a connection that leads to another one through the network.
+func (n *network) to(server net.Conn) net.Conn {
+	filter, near := net.Pipe()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.conns = append(n.conns, near, server)
+	n.work.Go(func() { n.carry(near, server) })
+	n.work.Go(func() { n.carry(server, near) })
+	return filter
 }
 
 // carry moves bytes. While packets are dropped, data is lost for good, and so is the end of
@@ -84,14 +67,14 @@ func (n *network) carry(to, from net.Conn) {
 // token, and when packets pass again it learns why.
 func TestDroppedPackets(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	alone(t, droppedPackets)
+}
+
+func droppedPackets(t *testing.T, w *world) {
 	name := w.mint("a", false)
 	w.mint("b", false)
-	var between *network
-	w.through = func(address string) string {
-		between = newNetwork(t, address)
-		return between.Addr().String()
-	}
+	between := newNetwork(t)
+	w.through = between.to
 	filter := w.realFilter()
 	for _, token := range []string{"a", "b"} {
 		if a := check(filter, token); a != contract.Found {

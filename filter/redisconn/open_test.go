@@ -142,7 +142,7 @@ func TestLateFailuresAreForgotten(t *testing.T) {
 		<-failed
 	}
 	kept := func() bool { return c.PoolStats().TotalConns >= uint32(cap(failed)) }
-	for deadline := time.Now().Add(10 * time.Second); !kept() && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); !kept() && time.Now().Before(deadline); {
 		runtime.Gosched()
 	}
 	if !kept() {

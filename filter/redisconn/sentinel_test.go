@@ -61,7 +61,7 @@ func TestSentinelsVote(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			timeout := 20 * time.Second
+			timeout := patience
 			if tc.slow { // the others have as long to answer, also on a busy machine
 				timeout = 5 * time.Second
 			}

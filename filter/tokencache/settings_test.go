@@ -69,7 +69,7 @@ func TestSettingsAreReadAgainWhenTheyChange(t *testing.T) {
 	}
 	await := func(want string) {
 		t.Helper()
-		for timeout := time.After(20 * time.Second); ; {
+		for timeout := time.After(patience); ; {
 			select {
 			case got := <-events:
 				if got == want {
