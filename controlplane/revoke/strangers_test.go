@@ -1,6 +1,7 @@
 package revoke
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"sync"
@@ -11,7 +12,21 @@ import (
 	"github.com/meshgate/meshgate/controlplane/revoke/embedded"
 	"github.com/meshgate/meshgate/filter/contract"
 	"github.com/meshgate/meshgate/filter/tokencache"
+	"github.com/meshgate/meshgate/xds/alarm"
 )
+
+// busySource takes a while to find that a token is unknown. That keeps all turns for questions
+// taken, and not the machine: what the filter waits for has a time that tests cannot change.
+type busySource struct{ Source }
+
+// Record implements [Source].
+func (b busySource) Record(ctx context.Context, scope string, hash contract.Hash) (*contract.Record, contract.Answer, uint64, error) {
+	rec, answer, revision, err := b.Source.Record(ctx, scope, hash)
+	if rec == nil && err == nil {
+		err = alarm.Rest(ctx, 200*time.Millisecond)
+	}
+	return rec, answer, revision, err
+}
 
 // Strangers send random tokens from one address to a real filter with its real control
 // plane and the real embedded cache. All valid tokens of another client that the filter
@@ -28,6 +43,7 @@ func TestStrangersStarveNobody(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	w := &world{t: t, tracker: e, nodeRedis: e.NodeURL(), checks: func(Node) bool { return true }}
+	w.tweak = func(o *Options) { o.Source = busySource{o.Source} }
 	w.patience = time.Minute // so that a busy machine does not look like a cache that does not answer
 	w.init(c)
 	until(t, "redis up", func() bool { return w.r.Stats().RedisUp })
@@ -64,7 +80,7 @@ func TestStrangersStarveNobody(t *testing.T) {
 			}
 		})
 	}
-	until(t, "a crowd", func() bool { return sent.Load() > 500 })
+	until(t, "a crowd", func() bool { return sent.Load() > 128 })
 	for i := range good {
 		if a := ask(tokencache.Asker{Address: 2}, fmt.Sprint("good-", i)); a != contract.Found {
 			t.Errorf("good token %d: answer %d", i, a)
