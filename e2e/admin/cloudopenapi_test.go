@@ -85,5 +85,5 @@ var _ = Describe("the OpenAPI document of the cloud API", func() {
 		}.keeps(ctx)
 		cloud.do(200, http.MethodGet, "/v2/portals/"+kept["/v2/portals/{portalId}"], nil)
 		cloud.do(200, http.MethodGet, "/v2/control-planes/"+kept["/v2/control-planes/{id}"], nil)
-	}, NodeTimeout(4*time.Minute))
+	}, NodeTimeout(10*time.Minute))
 })

@@ -22,7 +22,7 @@ var _ = Describe("a gateway that runs from a file", func() {
 	}
 	refused := func(c *framework.ControlPlane) string {
 		p := framework.Start(nil, framework.Binary(), c.Arguments()...)
-		ExpectWithOffset(1, p.Exit(20*time.Second)).To(Equal(2), p.Output())
+		ExpectWithOffset(1, p.Exit(time.Minute)).To(Equal(2), p.Output())
 		return p.Output()
 	}
 

@@ -26,7 +26,7 @@ var _ = Describe("the health of targets", func() {
 		api.Must(http.StatusCreated, http.MethodPost, "/upstreams/api.example/targets", map[string]any{"target": "127.0.0.1:1"})
 		api.Must(http.StatusCreated, http.MethodPost, "/services", map[string]any{"name": "s", "host": "api.example"})
 		api.Must(http.StatusCreated, http.MethodPost, "/services/s/routes", map[string]any{"paths": []string{"/s"}})
-		Eventually(healthOf, "20s", "100ms").WithArguments(api, "api.example").Should(Equal(map[string]string{good: "HEALTHY", "127.0.0.1:1": "UNHEALTHY"}))
+		Eventually(healthOf, "1m", "100ms").WithArguments(api, "api.example").Should(Equal(map[string]string{good: "HEALTHY", "127.0.0.1:1": "UNHEALTHY"}))
 	})
 
 	It("says which name is not resolved, without health checks too", func() {
@@ -38,7 +38,7 @@ var _ = Describe("the health of targets", func() {
 		}
 		api.Must(http.StatusCreated, http.MethodPost, "/services", map[string]any{"name": "s", "host": "names.example"})
 		api.Must(http.StatusCreated, http.MethodPost, "/services/s/routes", map[string]any{"paths": []string{"/s"}})
-		Eventually(healthOf, "20s", "100ms").WithArguments(api, "names.example").Should(Equal(map[string]string{"localhost:9": "HEALTHCHECKS_OFF", "nobody.invalid:80": "DNS_ERROR"}))
+		Eventually(healthOf, "1m", "100ms").WithArguments(api, "names.example").Should(Equal(map[string]string{"localhost:9": "HEALTHCHECKS_OFF", "nobody.invalid:80": "DNS_ERROR"}))
 	})
 })
 

@@ -96,7 +96,7 @@ var _ = Describe("the OpenAPI document", func() {
 		wanted := operations(c.API().Must(http.StatusOK, http.MethodGet, document, nil).JSON(), everything)
 		Expect(wanted).To(BeNumerically(">", 200))
 		player{url: fmt.Sprintf("http://127.0.0.1:%d", c.Admin), wanted: wanted}.keeps(ctx)
-	}, NodeTimeout(4*time.Minute))
+	}, NodeTimeout(10*time.Minute))
 
 	It("of the mesh API is kept by every answer to random requests", func(ctx SpecContext) {
 		c := framework.NewControlPlane("run", "--store-type", "memory").Start()
@@ -106,5 +106,5 @@ var _ = Describe("the OpenAPI document", func() {
 		wanted := operations(r.JSON(), everything)
 		Expect(wanted).To(BeNumerically(">", 200))
 		player{url: url, wanted: wanted, env: []string{"BODIES=kept"}}.keeps(ctx)
-	}, NodeTimeout(4*time.Minute))
+	}, NodeTimeout(10*time.Minute))
 })

@@ -40,7 +40,7 @@ var _ = Describe("the administration API's token", func() {
 	It("is what an address of the network needs", func() {
 		c := framework.NewControlPlane("run", "--admin-listen", "0.0.0.0")
 		p := framework.Start(nil, framework.Binary(), c.Arguments()...)
-		Expect(p.Exit(20*time.Second)).To(Equal(2), p.Output())
+		Expect(p.Exit(time.Minute)).To(Equal(2), p.Output())
 		Expect(strings.TrimSpace(p.Output())).To(HaveSuffix("admin.listen: must be a loopback address unless admin.token or admin.tokenFile is set, access.roles is set or access.anonymous is false, because this API would have no authentication"))
 	})
 })

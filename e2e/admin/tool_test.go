@@ -21,7 +21,7 @@ func tool(c *framework.ControlPlane, code int, args ...string) string {
 		args = append(args, "--mesh-addr", fmt.Sprintf("http://127.0.0.1:%d", c.Mesh))
 	}
 	p := framework.Start(nil, framework.Binary(), args...)
-	ExpectWithOffset(1, p.Exit(30*time.Second)).To(Equal(code), p.Output())
+	ExpectWithOffset(1, p.Exit(time.Minute)).To(Equal(code), p.Output())
 	return p.Output()
 }
 
@@ -41,7 +41,7 @@ var _ = Describe("the declarative tool", func() {
 		Expect(tool(to, 2, "gateway", "diff", file, "--with-tokens", "--non-zero-exit-code")).To(ContainSubstring("creating plugin oauth2 for service api"))
 		tool(to, 0, "gateway", "sync", file, "--with-tokens")
 		Expect(tool(to, 0, "gateway", "sync", file, "--with-tokens")).To(Equal(nothing))
-		Eventually(func() int { return f.Status(to.HTTP, token) }, 10*time.Second, 50*time.Millisecond).Should(Equal(http.StatusOK))
+		Eventually(func() int { return f.Status(to.HTTP, token) }, time.Minute, 50*time.Millisecond).Should(Equal(http.StatusOK))
 		Expect(f.Status(to.HTTP, "")).To(Equal(http.StatusUnauthorized))
 
 		again := filepath.Join(GinkgoT().TempDir(), "workspace.yaml")
@@ -55,7 +55,7 @@ var _ = Describe("the declarative tool", func() {
 		api.Must(http.StatusNotFound, http.MethodGet, "/ws1/workspaces/ws1", nil)
 
 		Expect(tool(to, 0, "gateway", "reset", "--yes")).To(ContainSubstring("Deleted: 5"))
-		Eventually(func() int { return f.Status(to.HTTP, token) }, 10*time.Second, 50*time.Millisecond).Should(Equal(http.StatusNotFound))
+		Eventually(func() int { return f.Status(to.HTTP, token) }, time.Minute, 50*time.Millisecond).Should(Equal(http.StatusNotFound))
 		Expect(f.Status(from.HTTP, token)).To(Equal(http.StatusOK))
 	})
 

@@ -31,7 +31,7 @@ const (
 	forFirst           = 10 * time.Second
 	forPing            = 15 * time.Second
 	forPassword        = 2 * time.Second
-	late               = 15 * time.Second
+	late               = 30 * time.Second
 )
 
 // slownesses are those that a port has to end.

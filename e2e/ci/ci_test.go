@@ -92,6 +92,7 @@ func TestRunEndsWithWhatWasNotChecked(t *testing.T) {
 // check, also where they mention the network.
 func TestOnlyAnUnreachableDatabaseIsTolerated(t *testing.T) {
 	const away = "govulncheck: fetching vulnerabilities: Get \"https://vuln.example\": dial tcp: lookup vuln.example: no such host"
+	const reset = "govulncheck: fetching vulnerabilities: Get \"https://vuln.example\": read tcp 127.0.0.1:1->127.0.0.1:2: read: connection reset by peer"
 	for name, tc := range map[string]struct {
 		text string
 		code string
@@ -100,6 +101,7 @@ func TestOnlyAnUnreachableDatabaseIsTolerated(t *testing.T) {
 	}{
 		"nothing found":             {"No vulnerabilities found.", "0", "No vulnerabilities found.", true},
 		"the database is away":      {away, "1", "NOT CHECKED: known vulnerabilities of dependencies: the database of govulncheck cannot be reached from here", true},
+		"the database breaks off":   {reset, "1", "NOT CHECKED: known vulnerabilities of dependencies: the database of govulncheck cannot be reached from here", true},
 		"a finding":                 {"Vulnerability #1", "3", "Vulnerability #1", false},
 		"a finding of the network":  {away, "3", away, false},
 		"another failure":           {"govulncheck: loading packages", "1", "govulncheck: loading packages", false},

@@ -34,7 +34,8 @@ var _ = Describe("a login", func() {
 			return func() float64 { return framework.Scrape(c.Diagnostics).Sum("meshgate_audit_" + name) }
 		}
 		Eventually(counted("events_delivered_total"), within, "10ms").Should(BeEquivalentTo(logins), "the last answer may be on its way")
-		for _, name := range []string{"events_waiting", "webhooks_inactive", "webhook_failures_total"} {
+		Eventually(counted("events_waiting"), within, "10ms").Should(BeZero())
+		for _, name := range []string{"webhooks_inactive", "webhook_failures_total"} {
 			Expect(counted(name)()).To(BeZero(), name)
 		}
 		w.siem.expectNothingBad()

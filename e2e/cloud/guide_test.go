@@ -46,7 +46,7 @@ var _ = Describe("docs/cloud.md", func() {
 		p := framework.Start([]string{
 			fmt.Sprintf("CLOUD=http://localhost:%d", c.Cloud), "SIEM=" + siem.url(), "TOKEN=" + command(c, "token", "create", "--name", "docs", "--role", "admin"), "DIR=" + GinkgoT().TempDir(),
 		}, "bash", "-c", "set -euo pipefail\ncd \"$DIR\"\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n"+ports.Replace(script))
-		Expect(p.Exit(time.Minute)).To(Equal(0), p.Output)
+		Expect(p.Exit(3*time.Minute)).To(Equal(0), p.Output)
 		Expect(p.Output()).To(Equal(ports.Replace(printed)))
 		// Later ones go to a receiver that the page starts.
 		Expect(outcomes(slices.Concat(siem.arrived()...))).To(Equal([]string{"SUCCESS", "INVALID_PASSWORD", "TEST"}))

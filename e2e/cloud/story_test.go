@@ -17,7 +17,7 @@ import (
 )
 
 // within is how long anything may take to arrive.
-const within = 20 * time.Second
+const within = time.Minute
 
 // listening are the addresses of this machine at which somebody listens at a port, as the kernel writes them.
 func listening(port int) (addresses []string) {

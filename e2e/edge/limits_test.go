@@ -71,7 +71,7 @@ var _ = Describe("the control plane", func() {
 			for _, address := range []string{"0.0.0.0", "::", trustedProxy} {
 				exposed := framework.NewControlPlane("run", flag, address)
 				p := framework.Start(nil, framework.Binary(), exposed.Arguments()...)
-				Expect(p.Exit(20*time.Second)).To(Equal(2), p.Output())
+				Expect(p.Exit(time.Minute)).To(Equal(2), p.Output())
 				Expect(p.Output()).To(ContainSubstring(strings.ReplaceAll(strings.TrimPrefix(flag, "--"), "-", ".")), p.Output())
 			}
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // rawDeadline bounds a conversation over a raw socket.
-const rawDeadline = 5 * time.Second
+const rawDeadline = 30 * time.Second
 
 // roots is the control plane's authority.
 func roots() *x509.CertPool {

@@ -58,7 +58,7 @@ var _ = Describe("a gRPC client", Ordered, func() {
 		conn, err := grpc.NewClient(fmt.Sprintf("localhost:%d", c.HTTPS), grpc.WithTransportCredentials(creds))
 		Expect(err).NotTo(HaveOccurred())
 		defer func() { _ = conn.Close() }()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		if authorization != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", authorization)

@@ -144,4 +144,4 @@ func told(r *framework.Response) http.Header {
 }
 
 // patience bounds one example.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute

@@ -45,7 +45,7 @@ var _ = Describe("docs/examples/README.md", func() {
 	It("can be followed by copy and paste", func() {
 		demo := framework.NewControlPlane("demo").Start()
 		refused := filepath.Join(GinkgoT().TempDir(), "refused")
-		env := []string{"GOFLAGS=-buildvcs=false", "ROOT=" + framework.Root(), "REFUSED=" + refused}
+		env := []string{"GOFLAGS=-buildvcs=false -trimpath", "ROOT=" + framework.Root(), "REFUSED=" + refused}
 		p := framework.Start(env, "bash", "-c", preamble+script(demo))
 		Expect(p.Exit(patience)).To(Equal(0), p.Output())
 		noted, err := os.ReadFile(refused)

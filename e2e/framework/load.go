@@ -21,6 +21,7 @@ type Load struct {
 	mu      sync.Mutex
 	results map[string]int
 	total   int
+	each    []int // requests of each worker that have been answered
 }
 
 // StartLoad sends requests with a token to the fixture's route until Stop.
@@ -54,9 +55,9 @@ func StartMoving(url func() string, header http.Header, workers int) *Load {
 }
 
 func startLoad(url func() string, header http.Header, workers, perConnection int, wrong func(*Response) string) *Load {
-	l := &Load{stop: make(chan struct{}), results: map[string]int{}}
+	l := &Load{stop: make(chan struct{}), results: map[string]int{}, each: make([]int, workers)}
 	ginkgo.DeferCleanup(l.halt)
-	for range workers {
+	for worker := range workers {
 		l.done.Go(func() {
 			transport := &http.Transport{}
 			defer transport.CloseIdleConnections()
@@ -82,6 +83,7 @@ func startLoad(url func() string, header http.Header, workers, perConnection int
 				}
 				l.mu.Lock()
 				l.total++
+				l.each[worker]++
 				if outcome != "" {
 					l.results[outcome]++
 				}
@@ -92,16 +94,22 @@ func startLoad(url func() string, header http.Header, workers, perConnection int
 	return l
 }
 
-// Served waits until n more requests have been answered.
+// Served waits until n more requests have been answered, and of each worker one that it began
+// after the call: what was under way before has ended then, however late a worker came to it.
 func (l *Load) Served(n int) {
 	l.mu.Lock()
-	goal := l.total + n
+	goal, before := l.total+n, slices.Clone(l.each)
 	l.mu.Unlock()
-	gomega.Eventually(func() int {
+	gomega.Eventually(func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.total
-	}, 60*time.Second, 10*time.Millisecond).Should(gomega.BeNumerically(">=", goal))
+		for worker, answered := range before {
+			if l.each[worker] < answered+2 {
+				return false
+			}
+		}
+		return l.total >= goal
+	}, 60*time.Second, 10*time.Millisecond).Should(gomega.BeTrue(), "requests that are answered")
 }
 
 // Total is how many requests have been answered.

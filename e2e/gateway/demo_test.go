@@ -20,7 +20,7 @@ var _ = Describe("the demo", func() {
 		c := framework.NewControlPlane("demo", "--once")
 		for range 2 {
 			p := framework.Start(nil, framework.Binary(), c.Arguments()...)
-			Expect(p.Exit(60*time.Second)).To(Equal(0), p.Output())
+			Expect(p.Exit(2*time.Minute)).To(Equal(0), p.Output())
 			out := p.Output()
 			Expect(out).To(ContainSubstring("1.39.3"), "the narrator names Envoy's version")
 			Expect(out).To(ContainSubstring("X-Consumer-Username: demo"))
@@ -32,17 +32,17 @@ var _ = Describe("the demo", func() {
 	It("tells it with a service beside the gateway's Envoy, too", func() {
 		c := framework.NewControlPlane("demo", "--once")
 		p := framework.Start([]string{"MESHGATE_FILTER_MODE=extauthz"}, framework.Binary(), c.Arguments()...)
-		Expect(p.Exit(60*time.Second)).To(Equal(0), p.Output())
+		Expect(p.Exit(2*time.Minute)).To(Equal(0), p.Output())
 		Expect(strings.Count(p.Output(), "X-Consumer-Username: demo")).To(BeNumerically(">", 1), "at the gateway and behind a sidecar")
 	})
 
 	DescribeTable("is ended by Ctrl-C without a warning, as what it begins is", func(command, begun string) {
 		c := framework.NewControlPlane(command)
 		c.Start()
-		Eventually(c.Process.Output, "60s", 50*time.Millisecond).Should(ContainSubstring(begun))
+		Eventually(c.Process.Output, "2m", 50*time.Millisecond).Should(ContainSubstring(begun))
 		before := len(c.Process.Output())
 		c.Process.Signal(syscall.SIGINT)
-		Expect(c.Process.Exit(60*time.Second)).To(Equal(0), c.Process.Output())
+		Expect(c.Process.Exit(2*time.Minute)).To(Equal(0), c.Process.Output())
 		Expect(c.Process.Output()[before:]).NotTo(Or(ContainSubstring("level=WARN"), ContainSubstring("level=ERROR")))
 	}, Entry(nil, "demo", "Ctrl-C ends everything"), Entry(nil, "standalone", "proxy is ready"), Entry(nil, "run", ""))
 

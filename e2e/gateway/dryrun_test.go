@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("a dry run at a gateway", Ordered, func() {
-	const patience = 20 * time.Second
+	const patience = time.Minute
 	var (
 		c      *framework.ControlPlane
 		f      *framework.Fixture

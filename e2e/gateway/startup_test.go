@@ -17,7 +17,7 @@ var _ = Describe("a start that cannot work", func() {
 	// begin runs the command and returns its one line.
 	begin := func(env []string, c *framework.ControlPlane) string {
 		p := framework.Start(env, framework.Binary(), c.Arguments()...)
-		Expect(p.Exit(20*time.Second)).To(Equal(2), p.Output())
+		Expect(p.Exit(time.Minute)).To(Equal(2), p.Output())
 		lines := strings.Split(strings.TrimSpace(p.Output()), "\n")
 		Expect(lines).To(HaveLen(1), p.Output())
 		return lines[0]

@@ -31,7 +31,7 @@ var _ = Describe("a gateway with a client certificate", Ordered, func() {
 
 	within := func(what func() any) AsyncAssertion {
 		GinkgoHelper()
-		return Eventually(what, 20*time.Second, 50*time.Millisecond)
+		return Eventually(what, patience, 50*time.Millisecond)
 	}
 	nodes := func() any {
 		types := []any{}

@@ -26,7 +26,7 @@ var _ = Describe("a group of control planes", Ordered, func() {
 	// within waits for what happens without a request of the test.
 	within := func(what func() any) AsyncAssertion {
 		GinkgoHelper()
-		return Eventually(what, 20*time.Second, 50*time.Millisecond)
+		return Eventually(what, patience, 50*time.Millisecond)
 	}
 
 	BeforeAll(func() {

@@ -152,7 +152,7 @@ func (m *migration) expectServed(gw *framework.Gateway) {
 	GinkgoHelper()
 	for _, path := range []string{framework.RoutePath, "/late"} {
 		for _, t := range m.tokens {
-			Eventually(func() int { return m.c.status(gw, path[1:], t) }, 20*time.Second, 50*time.Millisecond).Should(Equal(http.StatusOK), path)
+			Eventually(func() int { return m.c.status(gw, path[1:], t) }, patience, 50*time.Millisecond).Should(Equal(http.StatusOK), path)
 		}
 		Expect(m.c.status(gw, path[1:], "")).To(Equal(http.StatusUnauthorized))
 	}
@@ -214,7 +214,7 @@ var _ = Describe("the migration of a control plane in the cloud into a group", f
 		c.publish(plane, "api", framework.StartUpstream())
 		old := c.gateway("old", "old")
 		old.Restart()
-		Eventually(func() int { return c.status(old, "api", "") }, 20*time.Second, 50*time.Millisecond).Should(Equal(http.StatusUnauthorized))
+		Eventually(func() int { return c.status(old, "api", "") }, patience, 50*time.Millisecond).Should(Equal(http.StatusUnauthorized))
 		m := begin(c, source{
 			flags:   at(fmt.Sprintf("http://127.0.0.1:%d", c.c.Cloud), c.token, "old"),
 			gateway: old, client: "api", secret: "api-secret",
@@ -253,7 +253,11 @@ func (c *cloud) decommission(plane string, gw *framework.Gateway) {
 	GinkgoHelper()
 	c.do(409, "DELETE", group(plane), nil)
 	gw.Stop()
-	r, err := framework.Do(c.HTTP, http.MethodDelete, c.MeshURL("/nodes/"+url.PathEscape("cp/"+plane+"/"+gw.Name)), nil, "")
+	node := c.MeshURL("/nodes/" + url.PathEscape("cp/"+plane+"/"+gw.Name))
+	Eventually(func() (*framework.Response, error) { // the control plane has seen its end
+		return framework.Do(c.HTTP, http.MethodGet, node, nil, "")
+	}, patience, 50*time.Millisecond).Should(HaveField("Body", MatchRegexp(`"state":\s*"away"`)))
+	r, err := framework.Do(c.HTTP, http.MethodDelete, node, nil, "")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(r.Status).To(Equal(http.StatusOK), r.Body)
 	c.do(204, "DELETE", group(plane), nil)

@@ -4,12 +4,16 @@ package groups_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
 
 	"github.com/meshgate/meshgate/e2e/framework"
 )
+
+// patience bounds what happens without a request of the test.
+const patience = time.Minute
 
 func TestGroups(t *testing.T) {
 	gomega.RegisterFailHandler(ginkgo.Fail)

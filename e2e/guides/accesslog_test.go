@@ -23,10 +23,10 @@ var _ = Describe("docs/operations/access-log.md", func() {
 		Expect(err).NotTo(HaveOccurred())
 		id := refused.Header.Get("X-Request-Id")
 		Expect(id).NotTo(BeEmpty())
-		Eventually(c.Output, "10s", "50ms").Should(ContainSubstring(id))
+		Eventually(c.Output, patience, "50ms").Should(ContainSubstring(id))
 		f.Upstream.Close()
 		Expect(f.Status(c.HTTP, f.MustMint(c.HTTPS))).To(Equal(http.StatusServiceUnavailable))
-		Eventually(c.Output, "10s", "50ms").Should(MatchRegexp(`"status":503`))
+		Eventually(c.Output, patience, "50ms").Should(MatchRegexp(`"status":503`))
 
 		// A journal has what a service says on both of its outputs.
 		dir := GinkgoT().TempDir()

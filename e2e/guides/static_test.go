@@ -1,12 +1,14 @@
 package guides_test
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -66,8 +68,18 @@ var _ = Describe("envoy.yaml", func() {
 		// The last command runs until it is ended, so that the next ones are for another
 		// shell.
 		first := shell(`trap 'kill $(jobs -p); wait' EXIT` + "\ntrap 'exit 0' TERM\n" + strings.TrimSuffix(blocks[0], "\n") + " &\nwait -n\n")
+		// Before Envoy begins the library is built.
 		for _, port := range []string{"8000", "6379", "8080"} {
-			framework.WaitServing("127.0.0.1:"+ports[port], first.Output)
+			Eventually(func() error {
+				if !first.Running() {
+					return StopTrying("it has ended")
+				}
+				conn, err := net.DialTimeout("tcp", "127.0.0.1:"+ports[port], time.Second)
+				if err == nil {
+					_ = conn.Close()
+				}
+				return err
+			}, patience, 50*time.Millisecond).Should(Succeed(), first.Output)
 		}
 
 		request := blocks[1][strings.LastIndex(blocks[1], "curl "):]

@@ -18,7 +18,7 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 func TestWalk(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -111,7 +111,8 @@ const zone = "default"
 var _ = Describe("the mesh API", func() {
 	It("answers every row of what is documented", func() {
 		beside := native()
-		cp := framework.NewControlPlane("run").Start()
+		// The proxy that is gone is asked for at the end, which may be long after.
+		cp := framework.NewControlPlane("run", "--dataplane-remove-after", "1h").Start()
 		populate(cp)
 		beside.WaitReady()
 		certificate, key := framework.MeshRoot("walk-3")
