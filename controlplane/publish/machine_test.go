@@ -119,7 +119,7 @@ func (m *machine) open() {
 	m.end = []func(){
 		func() { _ = m.conn.Close() },
 		func() {
-			bounded, done := context.WithTimeout(context.Background(), 20*time.Second)
+			bounded, done := context.WithTimeout(context.Background(), time.Minute)
 			defer done()
 			m.must(m.xds.Close(bounded))
 			g.Stop()
@@ -211,7 +211,7 @@ func (m *machine) connect(name string) {
 	c.Client, err = xdstest.Dial(context.Background(), m.conn, opt)
 	m.must(err)
 	m.clients[name] = c
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for { // a later action may delete the dataplane
 		moved := m.snaps.Moved()
@@ -238,7 +238,7 @@ func (m *machine) settle() {
 			delete(m.clients, name)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if p := m.snaps.Wait(ctx, m.db.Revision()); !p.Done() {
 		m.t.Fatalf("revision %d is not settled: %+v", m.db.Revision(), p)
