@@ -283,6 +283,10 @@ func TestForeseenOfZones(t *testing.T) {
 				stored(tx, mesh.ZoneEgresses, "", "x", &mesh.ZoneEgress{Networking: &mesh.ZoneEgressNetworking{Address: "127.0.0.1", Port: 1}}),
 			)
 		})
+		// Nor is one often where it cannot listen.
+		z.foretell(func(tx store.Tx) error {
+			return stored(tx, mesh.ZoneIngresses, "", "x", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "x.example", Port: 1}})
+		})
 	})
 	for _, node := range []string{inbox, outbox, caller} {
 		if seen.fates[node] == 0 {
