@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -19,9 +18,7 @@ import (
 // TestCausesAreForTheLog: whoever shows a token that names the issuer, which anybody can write, learns from
 // no API where the issuer is and how it is reached. The log of each request says it.
 func TestCausesAreForTheLog(t *testing.T) {
-	away := httptest.NewServer(http.NotFoundHandler())
-	away.Close()
-	issuer := away.URL + "/sentinel"
+	issuer := fmt.Sprintf("http://127.0.0.1:%d/sentinel", freePort(t))
 	part := base64.RawURLEncoding.EncodeToString
 	token := part([]byte(`{"alg":"RS256","kid":"k"}`)) + "." + part([]byte(`{"iss":"`+issuer+`"}`)) + ".AAAA"
 	var log bytes.Buffer

@@ -145,7 +145,7 @@ func (r *running) dial(node, token string) *xdstest.Client {
 // listed waits until a node is listed in the expected state.
 func (r *running) listed(node string, as func(nodes.Node) bool) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	for {
 		mark := r.nodes.List(nodes.Query{}).Mark

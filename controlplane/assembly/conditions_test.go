@@ -29,7 +29,7 @@ import (
 )
 
 // conditionPatience bounds what the tests wait for.
-const conditionPatience = 10 * time.Second
+const conditionPatience = time.Minute
 
 // readyOf asks /ready.
 func readyOf(t *testing.T, cp *ControlPlane) (int, health.Answer) {

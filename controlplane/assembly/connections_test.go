@@ -143,7 +143,7 @@ func answered(t *testing.T, c net.Conn) {
 // oldest ones, and an administrator on this machine is answered.
 func TestFloodsShutNobodyOut(t *testing.T) {
 	cp := withUsers(t, "")
-	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}, Timeout: 10 * time.Second}
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}, Timeout: conditionPatience}
 	trusting := &tls.Config{RootCAs: cp.authority.Pool(), ServerName: "localhost", MinVersion: tls.VersionTLS12}
 	dial := map[string]func(address string) (net.Conn, error){
 		"http":  func(address string) (net.Conn, error) { return from.Dial("tcp", address) },

@@ -39,7 +39,7 @@ func TestDeletionOfAControlPlaneIsMissed(t *testing.T) {
 		}
 	}
 	// The loop begins to follow the default one by itself. It is there before the other one goes.
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := r.loop.UpToDate(ctx, publish.ControlPlaneScope(model.DefaultControlPlane)); err != nil {
 		t.Fatal(err)

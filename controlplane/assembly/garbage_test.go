@@ -29,7 +29,7 @@ func TestGarbageIsBounded(t *testing.T) {
 	t.Cleanup(g.end)
 	until := func(what string, wanted func(goal, live uint64) bool) {
 		t.Helper()
-		for late := time.Now().Add(20 * time.Second); !wanted(heapGoal(), liveHeap()); runtime.GC() {
+		for late := time.Now().Add(conditionPatience); !wanted(heapGoal(), liveHeap()); runtime.GC() {
 			if time.Now().After(late) {
 				t.Fatalf("%s: the heap may grow to %d MiB, %d MiB of it are in use", what, heapGoal()>>20, liveHeap()>>20)
 			}

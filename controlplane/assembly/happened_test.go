@@ -89,7 +89,7 @@ func (r *running) serve() {
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(lis) }()
 	r.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := r.xds.Close(ctx); err != nil {
 			r.t.Error(err)
@@ -154,7 +154,7 @@ func TestEventDuringAnAdmission(t *testing.T) {
 			defer client.Close()
 			select {
 			case <-g.entered:
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("the proxy is not authenticated")
 			}
 			// The loop only publishes the new set, which does not end the stream.

@@ -39,7 +39,7 @@ func (r *running) hold(node, token string) *held {
 			r.t.Fatal(err)
 		}
 		r.t.Cleanup(func() { _ = conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(conditionPatience))
 		_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer %s\r\n%s: %s\r\n\r\n",
 			link.path, link.protocol, token, link.header, node)
 		in := bufio.NewReader(conn)

@@ -147,7 +147,7 @@ func TestRevisionsConcernScopes(t *testing.T) {
 		return err
 	})
 	want := fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":0,"waiting":[],"rejected":[],"away":{"count":0,"names":[]}}}`, other, other)
-	if d := cmp.Diff(want, f.revision(t, other, 8*time.Second)); d != "" {
+	if d := cmp.Diff(want, f.revision(t, other, conditionPatience)); d != "" {
 		t.Errorf("a write that concerned no proxy (-want +got):\n%s", d)
 	}
 	mine := f.write(t, func(tx store.Tx) error {
@@ -155,7 +155,7 @@ func TestRevisionsConcernScopes(t *testing.T) {
 		return err
 	})
 	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":2,"waiting":[],"rejected":[],"away":{"count":0,"names":[]}}}`, mine, mine)
-	if d := cmp.Diff(want, f.revision(t, mine, 8*time.Second)); d != "" {
+	if d := cmp.Diff(want, f.revision(t, mine, conditionPatience)); d != "" {
 		t.Errorf("a write that concerned both (-want +got):\n%s", d)
 	}
 	// Proxies that are away are counted, even in scopes where nobody is connected.
@@ -163,17 +163,17 @@ func TestRevisionsConcernScopes(t *testing.T) {
 		f.cp.mesh.insights.Expect(node)
 	}
 	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":2,"waiting":[],"rejected":[],"away":{"count":1,"names":["default.api"]}}}`, mine, mine)
-	if d := cmp.Diff(want, f.revision(t, mine, 8*time.Second)); d != "" {
+	if d := cmp.Diff(want, f.revision(t, mine, conditionPatience)); d != "" {
 		t.Errorf("a proxy that is away (-want +got):\n%s", d)
 	}
 	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":0,"waiting":[],"rejected":[],"away":{"count":1,"names":["other.web"]}}}`, other, other)
-	if d := cmp.Diff(want, f.revision(t, other, 8*time.Second)); d != "" {
+	if d := cmp.Diff(want, f.revision(t, other, conditionPatience)); d != "" {
 		t.Errorf("a mesh to which nobody is connected (-want +got):\n%s", d)
 	}
 	f.cp.mesh.insights.Remove("default.api")
 	f.proxy[0].Reject([]snapshot.Rejection{{Type: resource.Route, Error: "no", Revision: mine}})
 	want = fmt.Sprintf(`{"revision":%d,"published":%d,"proxies":{"acknowledged":1,"waiting":[],"rejected":[{"name":"default.web-0000","error":"no"}],"away":{"count":0,"names":[]}}}`, mine, mine)
-	if d := cmp.Diff(want, f.revision(t, mine, 8*time.Second)); d != "" {
+	if d := cmp.Diff(want, f.revision(t, mine, conditionPatience)); d != "" {
 		t.Errorf("a refusal (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff([]string{"the proxy refused " + string(resource.Route) + ": no"}, problems{f.cp}.Of(mesh.Default, name(0))); d != "" {
@@ -185,7 +185,7 @@ func TestRevisionsConcernScopes(t *testing.T) {
 		t.Errorf("a revision to come (-want +got):\n%s", d)
 	}
 	answer := make(chan string, 1)
-	go func() { answer <- f.revision(t, mine+1, 8*time.Second) }()
+	go func() { answer <- f.revision(t, mine+1, conditionPatience) }()
 	f.write(t, func(tx store.Tx) error { return tx.Delete(mesh.Dataplanes, mesh.Default, "api", 0) })
 	if got := <-answer; got == want {
 		t.Errorf("the answer for a revision that came: %s", got)

@@ -23,21 +23,21 @@ func (w *plantedWorld) logged() []audit.Event {
 }
 
 // until waits for a condition that a commit makes true.
-func (w *plantedWorld) until(what string, is func() bool) {
-	w.t.Helper()
+func (cp *ControlPlane) until(t *testing.T, what string, is func() bool) {
+	t.Helper()
 	committed := make(chan struct{}, 1)
-	defer w.commits.Listen(func(store.Commit) {
+	defer cp.commits.Listen(func(store.Commit) {
 		select {
 		case committed <- struct{}{}:
 		default: // one look is enough for both
 		}
 	})()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(conditionPatience)
 	for !is() {
 		select {
 		case <-committed:
 		case <-deadline:
-			w.t.Fatalf("in vain for %s", what)
+			t.Fatalf("in vain for %s", what)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (w *plantedWorld) logsAll() {
 		return slices.Compact(list)
 	}
 	all := []string{"cloud 401", "cloud 403", "gateway 401", "gateway 403", "mesh 401", "mesh 403"}
-	w.until("the events of refused calls", func() bool { return slices.Equal(refused(), all) })
+	w.until(t, "the events of refused calls", func() bool { return slices.Equal(refused(), all) })
 	kinds := map[string]bool{}
 	for _, e := range w.logged() {
 		raw, _ := json.Marshal(e)

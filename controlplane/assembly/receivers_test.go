@@ -185,7 +185,7 @@ func TestInactiveIsCounted(t *testing.T) {
 	if got := s.sends(r.URL); !strings.Contains(got, `"webhook_status":"inactive"`) || !strings.Contains(got, `"last_response_code":404`) {
 		t.Errorf("the status is %s", got)
 	}
-	for deadline := time.Now().Add(10 * time.Second); counted() != "1"; time.Sleep(time.Millisecond) { // a moment after the status
+	for deadline := time.Now().Add(conditionPatience); counted() != "1"; time.Sleep(time.Millisecond) { // a moment after the status
 		if time.Now().After(deadline) {
 			t.Fatalf("after: %q", counted())
 		}

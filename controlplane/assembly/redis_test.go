@@ -95,11 +95,13 @@ func TestEmbeddedRedisKeepsWhatHasNotEnded(t *testing.T) {
 		p.embedded.Track("record", base.Add(time.Hour).UnixMilli(), false)
 		p.embedded.Track("tombstone", base.Add(2*time.Hour).UnixMilli(), true)
 		ahead.Store(int64(48 * time.Hour))
-		p.embedded.Track("ended", 1, false) // this wakes the sweep
-		select {
-		case <-swept: // at least this sweep is complete before keys are counted
-		case <-time.After(30 * time.Second):
-			t.Fatal("it goes by another clock")
+		p.embedded.Track("ended", 1, false) // this wakes the sweep, which may be at work for the others
+		for first := true; first || p.embedded.Len() == 3; first = false {
+			select {
+			case <-swept: // at least this sweep is complete before keys are counted
+			case <-time.After(conditionPatience):
+				t.Fatal("it goes by another clock")
+			}
 		}
 		if n := p.embedded.Len(); (n == 2) == naive {
 			t.Errorf("at its word %v: %d keys are left", naive, n)

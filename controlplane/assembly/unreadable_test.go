@@ -55,7 +55,7 @@ func TestStartWithAnUnreadableMesh(t *testing.T) {
 			}}); err != nil {
 				t.Fatal(err)
 			}
-			late := time.After(30 * time.Second)
+			late := time.After(time.Minute)
 			for !cp.trusts("later") {
 				select {
 				case err := <-ended:

@@ -181,7 +181,7 @@ func (w *world) shut(node string) {
 
 // now returns the census of this moment.
 func (w *world) now() *census.State {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	s, _, err := w.census.Now(ctx)
 	w.must(err)

@@ -133,7 +133,7 @@ func TestNobodyWaitsForWhoReadsTheDirectory(t *testing.T) {
 	defer w.close()
 	w.put(mesh.Meshes, "", "a", &mesh.Mesh{})
 	w.put(mesh.Dataplanes, "a", "x", plain("web"))
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	asked := 0
 	found, err := w.census.Find(ctx, census.Search{Kind: mesh.Dataplanes, Meshes: []string{"a"}, Limit: 10, Accepts: func(*census.Traits) bool {

@@ -161,7 +161,7 @@ func (c *crowd) open() {
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(c.lis) }()
 	c.t.Cleanup(func() {
-		bounded, done := context.WithTimeout(context.Background(), 20*time.Second)
+		bounded, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
 		if err := srv.Close(bounded); err != nil {
 			c.t.Error(err)

@@ -30,7 +30,7 @@ var errUndone = errors.New("undone")
 // foresee returns what a write would make of the connected nodes, and undoes it.
 func foresee(t require, db store.Store, l *publish.Loop, limit int, fn func(store.Tx) error) []publish.Foreseen {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
 		var im *publish.Imagination

@@ -44,7 +44,7 @@ type gatewayed struct {
 }
 
 func startGatewayed(rt *rapid.T, seen *ofGateways) (g *gatewayed, end func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	log, db := slog.New(slog.DiscardHandler), memstore.New()
 	views := view.NewResolved(db, scopestest.Resolver{}, nil, log)
 	out := &recorder{sets: map[string]*resource.Set{}, revisions: map[string]uint64{}}

@@ -49,7 +49,7 @@ type foretold struct {
 
 // rehearse opens a zone with two meshes, and connects a proxy of each type.
 func rehearse(rt *rapid.T, roots []byte, seen *foretold) (z *rehearsed, end func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	log, db := slog.New(slog.DiscardHandler), memstore.New()
 	views := view.New(db, append(all.Kinds(), sidecar.LocatingKinds()...), log)
 	z = &rehearsed{rt, ctx, db, nil, &recorder{sets: map[string]*resource.Set{}, revisions: map[string]uint64{}}, seen}
@@ -282,6 +282,10 @@ func TestForeseenOfZones(t *testing.T) {
 				stored(tx, mesh.ZoneIngresses, "", "x", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.1", Port: 1}}),
 				stored(tx, mesh.ZoneEgresses, "", "x", &mesh.ZoneEgress{Networking: &mesh.ZoneEgressNetworking{Address: "127.0.0.1", Port: 1}}),
 			)
+		})
+		// Nor is one often where it cannot listen.
+		z.foretell(func(tx store.Tx) error {
+			return stored(tx, mesh.ZoneIngresses, "", "x", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "x.example", Port: 1}})
 		})
 	})
 	for _, node := range []string{inbox, outbox, caller} {

@@ -23,7 +23,7 @@ import (
 // restart. It is let in, changes of both reach it, and the clash is listed as long as it is
 // one.
 func TestClashStopsNobody(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	log, db := slog.New(slog.DiscardHandler), memstore.New()
 	views := view.NewResolved(db, scopestest.Resolver{}, nil, log)
 	out := &recorder{sets: map[string]*resource.Set{}, revisions: map[string]uint64{}}

@@ -55,7 +55,7 @@ func (r sickReader) List(k *model.Kind, q store.Query) ([]*model.Resource, error
 
 // startGroup follows a group of a and b, which cannot be read from the start.
 func startGroup(t *testing.T) (context.Context, *sick, *Loop) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	db := &sick{Store: memstore.New()}
 	db.is.Store(true)

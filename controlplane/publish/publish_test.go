@@ -120,7 +120,7 @@ func start(t *testing.T, ids publish.Identities) *rig {
 
 func startWith(t *testing.T, ids publish.Identities, params publish.Parameters) *rig {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	r := &rig{t: t, ctx: ctx, store: memstore.New(), out: &recorder{sets: map[string]*resource.Set{}, revisions: map[string]uint64{}}}
 	r.loop = publish.Begin(t, r.store, publish.Options{Publisher: r.out, Parameters: params, Identities: ids}, nil)

@@ -83,7 +83,7 @@ func (l *left) shows(what string, revision uint64, bank, shop, confirmed bool) {
 // until waits until something holds, and fails with a text if it does not.
 func (l *left) until(otherwise string, holds func() bool) {
 	l.Helper()
-	late, cancel := context.WithTimeout(l.Context(), 20*time.Second)
+	late, cancel := context.WithTimeout(l.Context(), time.Minute)
 	defer cancel()
 	for {
 		moved := l.snaps.Moved()

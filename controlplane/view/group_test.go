@@ -31,7 +31,7 @@ type group struct {
 
 func openGroup(t *testing.T, s store.Store) *group {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	views := view.NewResolved(s, scopestest.Resolver{}, nil, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
 		cancel()

@@ -59,7 +59,7 @@ type fataler interface {
 
 func openMesh(t fataler, s store.Store) *fabric {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	views := view.New(s, policies, slog.New(slog.DiscardHandler))
 	scope, err := views.Mesh(ctx, mesh.Default)
 	if err != nil {

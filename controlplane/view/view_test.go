@@ -38,7 +38,7 @@ type rig struct {
 
 func open(t *testing.T, s store.Store) *rig {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	views := view.New(s, nil, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
 		cancel()

@@ -94,7 +94,7 @@ func keeps(t *testing.T, db store.Store, d documents) (says func(ingress string,
 		for {
 			select {
 			case <-d.writes:
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("it says %.1000v", told(t, db, ingress))
 			}
 			if like(told(t, db, ingress)) {
