@@ -74,7 +74,7 @@ func TestKeysOfTheAuditLog(t *testing.T) {
 	}{
 		{"POST", rotate, "", 200, "Key 2 signs audit events from now on.", "1 accepted, 2 active", []bool{true}},
 		{"DELETE", "/keys/audit-log/2", "", 409, "key 2 signs the audit log", "1 accepted, 2 active", []bool{true, true}},
-		{"DELETE", "/keys/audit-log/2?force=true", "", 409, "key 2 signs the audit log", "1 accepted, 2 active", []bool{true, true, true}},
+		{"DELETE", "/keys/audit-log/2?force=true", "", 400, "does not belong to audit-log", "1 accepted, 2 active", []bool{true, true, true}},
 		{"DELETE", "/keys/audit-log/1", "", 200, "", "2 active", []bool{false, true, true, true}},
 		{"DELETE", "/keys/audit-log/2", "", 409, "key 2 signs the audit log", "2 active", []bool{false, true, true, true, true}},
 		{"DELETE", "/keys/audit-log/1", "", 404, "no key 1", "2 active", []bool{false, true, true, true, true, true}},

@@ -116,6 +116,9 @@ func unknownKind(kind string) error {
 // end at once.
 func (k keyring) Delete(ctx context.Context, kind, name string, force bool) error {
 	if kind == meshapi.KeysAudit {
+		if force { // the key that signs is needed in any case, and nobody holds what the others signed
+			return fault.Violated([]fault.Violation{{Path: "force", Message: "does not belong to " + kind}})
+		}
 		return k.cp.cloud.keys.Delete(ctx, k.cp.gate, name)
 	}
 	if kind != meshapi.KeysNodeTokens {

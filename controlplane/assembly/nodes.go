@@ -137,25 +137,31 @@ var errAnew = errors.New("the node has registered anew")
 // deleteNode forgets a node that is gone for good, and deletes what was seen stored about it. Whether it has
 // registered anew since then is decided in the transaction: otherwise a removal would delete what an agent
 // has registered after the operator has looked, or what nobody may delete here. One that comes back as it was
-// writes nothing, and is known by being connected.
+// writes nothing, and is known by being connected: that is a Conflict.
 func (cp *ControlPlane) deleteNode(ctx context.Context, n insight.Node, seen *model.Resource) (stays bool, err error) {
+	away := func(now *model.Resource) error {
+		switch {
+		case !registration(seen, now):
+			return errAnew
+		case cp.connected(n.ID):
+			return nodes.Connected(n.ID)
+		}
+		return nil
+	}
 	if k, scope := placeOf(n); k == gateway.Instances {
 		_, err = cp.gate.Write(ctx, model.Credential, func(tx store.Tx) error {
 			now, err := storedIn(tx, n)
 			if err != nil || now == nil {
 				return err
 			}
-			if !registration(seen, now) || cp.connected(n.ID) {
-				return errAnew
+			if err := away(now); err != nil {
+				return err
 			}
 			return tx.Delete(k, scope, n.Name, 0)
 		})
 	} else {
 		_, err = cp.gate.DeleteDocumentIf(ctx, k, scope, n.Name, func(_ store.Reader, now *model.Resource) error {
-			if !registration(seen, now) || cp.connected(n.ID) {
-				return errAnew
-			}
-			return nil
+			return away(now)
 		})
 	}
 	if errors.Is(err, errAnew) {

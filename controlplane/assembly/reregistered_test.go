@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/meshgate/meshgate/controlplane/fault"
 	"github.com/meshgate/meshgate/controlplane/gateway"
 	"github.com/meshgate/meshgate/controlplane/insight"
 	"github.com/meshgate/meshgate/controlplane/mesh"
@@ -14,7 +15,8 @@ import (
 
 // TestRegisteredDuringItsRemoval: what a node registers after somebody has asked for its removal stays, and so
 // does the node. It may be that another removal was quicker, or that nothing was stored, so that nobody has
-// asked whether it may be deleted here. What others write into the same registration goes with it.
+// asked whether it may be deleted here. What others write into the same registration goes with it. Of one that
+// has come back as it was, the operator is told that it was not removed.
 func TestRegisteredDuringItsRemoval(t *testing.T) {
 	r := startRunning(t, func(*running, *xds.Config) {})
 	ctx := model.WithActor(t.Context(), model.User("ann"))
@@ -64,21 +66,21 @@ func TestRegisteredDuringItsRemoval(t *testing.T) {
 	for name, test := range map[string]struct {
 		node              string
 		before, meanwhile func()
-		stays             bool
+		stays, conflict   bool
 	}{
-		"nothing happens":           {sidecar, func() { of("a") }, func() {}, false},
-		"somebody writes into it":   {sidecar, func() { of("a") }, func() { of("a") }, false},
-		"another agent":             {sidecar, func() { of("a") }, func() { of("b") }, true},
-		"removed and made anew":     {sidecar, func() { of("a") }, func() { other(sidecar); of("a") }, true},
-		"an operator's, made anew":  {sidecar, func() { of("") }, func() { other(sidecar); of("") }, true},
-		"nothing was stored":        {sidecar, func() {}, func() { of("a") }, true},
-		"removed twice":             {sidecar, func() { of("a") }, func() { other(sidecar) }, false},
-		"a gateway":                 {edge, func() { enrol(80) }, func() {}, false},
-		"enrols as something else":  {edge, func() { enrol(80) }, func() { enrol(81) }, true},
-		"enrols anew":               {edge, func() { enrol(80) }, func() { other(edge); enrol(80) }, true},
-		"comes as it was":           {edge, func() { enrol(80) }, func() { comes(edge) }, true},
-		"a sidecar comes as before": {sidecar, func() { of("a") }, func() { comes(sidecar) }, true},
-		"a gateway, removed twice":  {edge, func() { enrol(80) }, func() { other(edge) }, false},
+		"nothing happens":           {sidecar, func() { of("a") }, func() {}, false, false},
+		"somebody writes into it":   {sidecar, func() { of("a") }, func() { of("a") }, false, false},
+		"another agent":             {sidecar, func() { of("a") }, func() { of("b") }, true, false},
+		"removed and made anew":     {sidecar, func() { of("a") }, func() { other(sidecar); of("a") }, true, false},
+		"an operator's, made anew":  {sidecar, func() { of("") }, func() { other(sidecar); of("") }, true, false},
+		"nothing was stored":        {sidecar, func() {}, func() { of("a") }, true, false},
+		"removed twice":             {sidecar, func() { of("a") }, func() { other(sidecar) }, false, false},
+		"a gateway":                 {edge, func() { enrol(80) }, func() {}, false, false},
+		"enrols as something else":  {edge, func() { enrol(80) }, func() { enrol(81) }, true, false},
+		"enrols anew":               {edge, func() { enrol(80) }, func() { other(edge); enrol(80) }, true, false},
+		"comes as it was":           {edge, func() { enrol(80) }, func() { comes(edge) }, true, true},
+		"a sidecar comes as before": {sidecar, func() { of("a") }, func() { comes(sidecar) }, true, true},
+		"a gateway, removed twice":  {edge, func() { enrol(80) }, func() { other(edge) }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.mesh.insights.Expect(test.node)
@@ -87,7 +89,7 @@ func TestRegisteredDuringItsRemoval(t *testing.T) {
 				test.meanwhile()
 				return gone(node)
 			}
-			if err := r.nodes.Remove(ctx, test.node, nil); err != nil {
+			if err := r.nodes.Remove(ctx, test.node, nil); fault.Is(err, fault.Conflict) != test.conflict || err != nil && !test.conflict {
 				t.Fatal(err)
 			}
 			n, known := r.mesh.insights.Node(test.node)

@@ -88,7 +88,7 @@ type Keyring interface {
 	// kind, and Conflict if the rotation cannot begin now.
 	Rotate(ctx context.Context, kind string, r KeyRotation) (said string, err error)
 	// Delete deletes a key of node tokens or of the audit log. The error is Conflict if it is
-	// needed, unless force is set, and for the key that signs the audit log in any case.
+	// needed, unless force is set, and for the key that signs the audit log in any case; force is Invalid there.
 	Delete(ctx context.Context, kind, name string, force bool) error
 	// MayRemove returns a Conflict for a secret that holds a needed key.
 	MayRemove(r store.Reader, stored *model.Resource) error

@@ -197,9 +197,9 @@ func (r *Registry) Away(concerned func(scope string) bool) (count int, names []s
 // Remove forgets a node that is gone for good: that it was ever seen, what is stored of it,
 // and that its filters may answer from memory or from their disks. By calling it, the caller
 // states that none of the node's processes runs or will come back with either. It fails with
-// NotFound for an unknown node and with Conflict for a connected one; then nothing was done.
-// Once something is done, there is no conflict any more: a node that connects meanwhile was
-// removed, and counts as new. One that registers meanwhile is new, and stays.
+// NotFound for an unknown node and with Conflict for a connected one, also if it connects
+// meanwhile as what it was: the node and what is stored of it stay. One that registers
+// meanwhile is another one, and stays without an error.
 //
 // allowed, if set, may refuse the deletion of what is stored, by its kind. Nothing is done then.
 func (r *Registry) Remove(ctx context.Context, name string, allowed func(*model.Kind) error) error {
@@ -213,7 +213,7 @@ func (r *Registry) Remove(ctx context.Context, name string, allowed func(*model.
 	case err != nil:
 		return err
 	case n.State == insight.Connected || f.Linked > 0:
-		return fault.New(fault.Conflict, "node %s is connected: stop it first. That only former processes of it are gone for good is said with ?former=true", name)
+		return Connected(name)
 	}
 	if r.Gone != nil {
 		if err := r.Gone(name); err != nil {
@@ -224,6 +224,9 @@ func (r *Registry) Remove(ctx context.Context, name string, allowed func(*model.
 		return nil
 	}
 	stays, err := r.Delete(ctx, n, seen)
+	if fault.Is(err, fault.Conflict) {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("delete what is stored of node %s: %w", name, err)
 	}
@@ -233,6 +236,11 @@ func (r *Registry) Remove(ctx context.Context, name string, allowed func(*model.
 		r.Insights.Remove(name)
 	}
 	return nil
+}
+
+// Connected is the Conflict of whoever removes a node that is connected.
+func Connected(node string) error {
+	return fault.New(fault.Conflict, "node %s is connected: stop it first. That only former processes of it are gone for good is said with ?former=true", node)
 }
 
 // stored reads what is to be deleted with a node; nil if there is nothing.

@@ -107,11 +107,12 @@ func keysDeleteCommand() *cobra.Command {
 	var force bool
 	var api *apiFlags
 	c := &cobra.Command{
-		Use:     "delete KIND NAME",
-		Short:   "Delete a key that signed tokens or events, once nobody uses it",
-		Long:    "Delete a key that signed tokens or events, once nobody uses it. KIND is one of\n" + strings.Join(meshapi.Withdrawable, ", ") + ".",
-		Example: `  meshgate keys delete node-tokens 1`,
-		Args:    cli.Wants,
+		Use:   "delete KIND NAME",
+		Short: "Delete a key that signed tokens or events, once nobody uses it",
+		Long:  "Delete a key that signed tokens or events, once nobody uses it. KIND is one of\n" + strings.Join(meshapi.Withdrawable, ", ") + ".",
+		Example: `  meshgate keys delete node-tokens 1
+  meshgate keys delete audit-log 1`,
+		Args: cli.Wants,
 		RunE: func(c *cobra.Command, args []string) error {
 			path := "/keys/" + url.PathEscape(args[0]) + "/" + url.PathEscape(args[1])
 			if args[0] == meshapi.KeysDataplaneTokens {
@@ -131,7 +132,7 @@ func keysDeleteCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&meshName, "mesh", "", "the mesh whose key is meant")
-	c.Flags().BoolVar(&force, "force", false, "delete it although it is needed: nodes whose tokens it signed are refused until they have new ones")
+	c.Flags().BoolVar(&force, "force", false, "with keys that sign tokens: delete it although it is needed: nodes whose tokens it signed are refused until they have new ones")
 	api = addAPIFlags(c)
 	return c
 }

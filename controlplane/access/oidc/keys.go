@@ -119,6 +119,14 @@ type keys struct {
 	began   time.Time     // when the running one did, by the clock of timers
 }
 
+// close ends the fetch that runs. None begins after it: get looks and begins under the same lock.
+func (k *keys) close() {
+	k.mu.Lock()
+	k.end()
+	k.mu.Unlock()
+	k.work.Wait()
+}
+
 // get returns the keys that may have signed a token with an id and an algorithm, and their set, which is not
 // the one that was tried before. It fetches if none of a fresh set may have, but not within the pause.
 func (k *keys) get(ctx context.Context, kid, algorithm string, tried *set) ([]key, *set, error) {

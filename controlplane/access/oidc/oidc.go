@@ -69,8 +69,7 @@ func New(o Options) (*Issuer, error) {
 
 // End ends what the issuer is being asked, and waits for it. Nothing is asked afterwards.
 func (i *Issuer) End() {
-	i.keys.end()
-	i.keys.work.Wait()
+	i.keys.close()
 }
 
 // CheckURL checks that a URL can be that of an issuer: https, or http on this machine, and no query

@@ -96,7 +96,7 @@ func (n *Nodes) Remove(_ context.Context, name string, _ func(*model.Kind) error
 	case i < 0:
 		return fault.New(fault.NotFound, "node %q is not known", name)
 	case n.Documents[i].State == insight.Connected:
-		return fault.New(fault.Conflict, "node %s is connected: stop it first. That only former processes of it are gone for good is said with ?former=true", name)
+		return nodes.Connected(name)
 	}
 	n.Documents = slices.Delete(n.Documents, i, i+1)
 	return nil
