@@ -313,7 +313,7 @@ func TestOthersWriteMeanwhile(t *testing.T) {
 	if _, err := w.Run(w.ctx, func(context.Context) error { t.Error("it was written"); return nil }); !errors.Is(err, turns.ErrFull) {
 		t.Errorf("a second: %v", err)
 	}
-	bounded, cancel := context.WithTimeout(w.ctx, 10*time.Second)
+	bounded, cancel := context.WithTimeout(w.ctx, time.Minute)
 	defer cancel()
 	written <- w.write(bounded, put(circuitbreaker.Kind, "b", breaker("s-1", 8)))
 	if err := <-done; err != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/meshgate/meshgate/controlplane/resolver"
+	"github.com/meshgate/meshgate/e2e/ports"
 	"github.com/meshgate/meshgate/xds/naming"
 )
 
@@ -45,14 +46,14 @@ func open(t *testing.T, known naming.Table, upstreams ...netip.AddrPort) (s *res
 	return s, s.Address.String()
 }
 
+// freePort is a port that nobody else gets.
 func freePort(t *testing.T) netip.AddrPort {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := ports.Free(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return netip.MustParseAddrPort(l.Addr().String())
+	return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(free[0]))
 }
 
 // lookup asks a server as Go's own resolver does.

@@ -34,7 +34,7 @@ const (
 	kept  = time.Hour
 	// pause is the shortest time between two fetches, whatever tokens arrive.
 	pause = 10 * time.Second
-	// patience is how long after its beginning requests wait for a fetch.
+	// patience is that of issuers: see [keys].
 	patience = 2 * time.Second
 	// minBits is the least size of RSA keys (RFC 7518 3.3).
 	minBits = 2048
@@ -106,6 +106,8 @@ type keys struct {
 	client        *http.Client
 	now           func() time.Time
 	log           *slog.Logger
+	// patience is how long after its beginning requests wait for a fetch.
+	patience time.Duration
 	// ctx is the lifetime of fetches; end ends it. work is the one that runs.
 	ctx  context.Context //nolint:containedctx // that of goroutines which no request owns
 	end  context.CancelFunc
@@ -141,7 +143,7 @@ func (k *keys) get(ctx context.Context, kid, algorithm string, tried *set) ([]ke
 		k.tried, k.began, k.running = k.now(), time.Now(), make(chan struct{})
 		k.work.Go(k.refresh)
 	}
-	running, left := k.running, time.Until(k.began.Add(patience))
+	running, left := k.running, time.Until(k.began.Add(k.patience))
 	k.mu.Unlock()
 	if running != nil && left > 0 {
 		up := time.NewTimer(left)

@@ -62,7 +62,7 @@ func New(o Options) (*Issuer, error) {
 	client := *o.Client
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	o.Client = &client
-	i := &Issuer{o: o, keys: keys{issuer: strings.TrimSuffix(o.Issuer, "/"), named: o.Issuer, client: &client, now: o.Now, log: o.Log}}
+	i := &Issuer{o: o, keys: keys{issuer: strings.TrimSuffix(o.Issuer, "/"), named: o.Issuer, client: &client, now: o.Now, log: o.Log, patience: patience}}
 	i.keys.ctx, i.keys.end = context.WithCancel(context.Background())
 	return i, nil
 }

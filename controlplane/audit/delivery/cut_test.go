@@ -190,7 +190,7 @@ func TestKillDuringTidying(t *testing.T) {
 // nobody else gets the store.
 func cutOff(t *testing.T, path, where string, r *receiver, answered bool) (said []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // it may never come there
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // it may never come there
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), childPath+"="+path, childStops+"="+where)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -298,10 +299,25 @@ func (w *world) ready() (*Engine, *outward.Client) {
 	return e, client
 }
 
-// start runs an engine; the returned function ends it.
+// start runs an engine; the returned function ends it. The engine has looked at each portal and follows what changes:
+// nothing but what happens from now on wakes anybody up.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
+	stop, follows := w.launch()
+	select {
+	case <-follows:
+	case <-time.After(patience):
+		w.t.Fatal("the engine does not follow the store")
+	}
+	return stop
+}
+
+// launch runs an engine, and says when it follows the store.
+func (w *world) launch() (stop func(), follows <-chan struct{}) {
+	w.t.Helper()
 	e, client := w.ready()
+	begun := make(chan struct{})
+	e.Store = followed{e.Store, sync.OnceFunc(func() { close(begun) })}
 	w.mu.Lock()
 	w.rests = make(chan struct{}, 1000) // an engine that runs beside this one reads it
 	w.mu.Unlock()
@@ -323,7 +339,18 @@ func (w *world) start() (stop func()) {
 		})
 	}
 	w.t.Cleanup(stop)
-	return stop
+	return stop, begun
+}
+
+// followed is a store that says when somebody follows it.
+type followed struct {
+	store.Store
+	tell func()
+}
+
+func (f followed) Watch(ctx context.Context, after uint64) iter.Seq2[[]store.Event, error] {
+	f.tell()
+	return f.Store.Watch(ctx, after)
 }
 
 func (w *world) write(fn func(store.Tx) error) {
@@ -385,16 +412,13 @@ func (w *world) progress(portal string) (d cloud.Delivery) {
 	return d
 }
 
+// patience is for how long something is waited for: a machine may be slow.
+const patience = time.Minute
+
 // until waits for a condition.
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	within(t, 20*time.Second, what, holds)
-}
-
-// within waits for a condition that may take so long.
-func within(t testing.TB, most time.Duration, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(most); !holds(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not in time", what)
 		}
@@ -454,6 +478,15 @@ func TestAfterAnOutage(t *testing.T) {
 		t.Errorf("%v arrived", got)
 	}
 	until(t, "active", func() bool { return !w.progress("p").Failed })
+}
+
+// idle makes a change, and waits until the only worker has seen it and has nothing to do.
+func (w *world) idle(change func()) {
+	for len(w.lingers) > 0 { // of before
+		<-w.lingers
+	}
+	change()
+	<-w.lingers
 }
 
 // bystander leads another portal to a receiver. The returned function waits until the engine has delivered
@@ -528,11 +561,11 @@ func TestPaused(t *testing.T) {
 	w.hold = true
 	r := newReceiver(t, 500)
 	w.hook("p", r, true)
-	others := w.bystander()
 	w.start()
 	want := w.happen("p", 0, 2)
 	<-w.held
-	w.hook("p", r, false)
+	w.idle(func() { w.hook("p", r, false) })
+	others := w.bystander()
 	want = append(want, w.happen("p", 2, 4)...)
 	others()
 	if n := r.requests(); n != 1 {

@@ -200,7 +200,7 @@ func TestSinkLooksEverywhereAgain(t *testing.T) {
 	said := &lines{}
 	w.log = slog.New(slog.NewTextHandler(said, nil))
 	is.Store(true)
-	w.start()
+	w.launch()
 	until(t, "the failure", func() bool { return said.count("a syslog sink gets no events now") == 1 })
 	is.Store(false)
 	until(t, "what waits", func() bool {

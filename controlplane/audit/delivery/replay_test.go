@@ -245,11 +245,7 @@ func TestReplayWaits(t *testing.T) {
 	r.mu.Unlock()
 	w.again("p", w.time().Add(-time.Hour), w.time())
 	<-w.held // between two attempts
-	for len(w.lingers) > 0 {
-		<-w.lingers
-	}
-	w.hook("p", r, false)
-	<-w.lingers // it has seen that
+	w.idle(func() { w.hook("p", r, false) })
 	other := newReceiver(t)
 	w.hook("q", other, true)
 	w.happen("q", 0, 1)

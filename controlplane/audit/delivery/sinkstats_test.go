@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -41,8 +40,6 @@ func (l *line) Write(b []byte) (int, error) {
 }
 
 func (*line) SetWriteDeadline(time.Time) error { return nil }
-func (*line) SetReadDeadline(time.Time) error  { return nil }
-func (*line) Read([]byte) (int, error)         { return 0, os.ErrDeadlineExceeded }
 func (*line) Close() error                     { return nil }
 
 // datagrams is a world with a sink of datagrams.

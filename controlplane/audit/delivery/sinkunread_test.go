@@ -98,9 +98,12 @@ func TestSinkReadsEverythingAgain(t *testing.T) {
 	w, c, said, broken := unread(t)
 	want := w.happen("a", 0, 1)
 	<-w.held // it has failed until the waits are long
+	failures := func() uint64 { return w.engine.SinkStats()[0].Failures }
+	before := failures()
 	for _, portal := range []string{"b", "c", "d", "e"} {
 		want = append(want, w.happen(portal, 0, 1)...)
 	}
+	until(t, "the failures of the others", func() bool { return failures() == before+4 }) // a read that succeeds would end the wait
 	said.told(t, 1)
 	broken.Store(false)
 	w.resume()

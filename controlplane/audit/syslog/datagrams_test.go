@@ -3,12 +3,16 @@ package syslog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
-	"os"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/meshgate/meshgate/e2e/ports"
 )
 
 var errAway = errors.New("network is unreachable")
@@ -30,8 +34,6 @@ func (s *socket) Write(b []byte) (int, error) {
 }
 
 func (*socket) SetWriteDeadline(time.Time) error { return nil }
-func (*socket) SetReadDeadline(time.Time) error  { return nil }
-func (*socket) Read([]byte) (int, error)         { return 0, os.ErrDeadlineExceeded }
 
 func (s *socket) Close() error {
 	s.closed = true
@@ -75,15 +77,30 @@ func TestDroppedDatagrams(t *testing.T) {
 	}
 }
 
-// TestRefusedDatagrams: that nobody listens is known once the host of the collector has answered, and told with the
-// next datagram, which is sent nevertheless. It is told, too, if there is one in each minute, and only once.
-func TestRefusedDatagrams(t *testing.T) {
-	pc, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+// answered waits until the host of the receiver has answered to what was written.
+func answered(t *testing.T, conn net.Conn) {
+	t.Helper()
+	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := pc.LocalAddr().String()
-	_ = pc.Close()
+	var n int
+	var failed error
+	if err := raw.Control(func(fd uintptr) {
+		n, failed = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLERR}}, int(time.Minute.Milliseconds()))
+	}); err != nil || n != 1 {
+		t.Fatalf("there is no answer: %v, %v", err, failed)
+	}
+}
+
+// TestRefusedDatagrams: that nobody listens is known once the host of the collector has answered, and told with the
+// next datagram, which is sent nevertheless. It is told, too, if there is one in each minute, and only once.
+func TestRefusedDatagrams(t *testing.T) {
+	free, err := ports.Free(1) // nobody else gets it before somebody listens there
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", free[0])
 	c := Conn{Target: Target{Network: "udp", Address: address}}
 	defer c.Close()
 	send := func() error { return c.Send(t.Context(), [][]byte{[]byte("x")}) }
@@ -91,13 +108,16 @@ func TestRefusedDatagrams(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
+		answered(t, c.conn)
 		c.made = time.Now().Add(-resolveEvery)
 		dropped, ok := errors.AsType[*Dropped](send())
 		if !ok || dropped.Messages != 1 || !errors.Is(dropped, syscall.ECONNREFUSED) {
 			t.Fatalf("%+v", dropped)
 		}
 	}
-	if pc, err = new(net.ListenConfig).ListenPacket(t.Context(), "udp", address); err != nil {
+	answered(t, c.conn)
+	pc, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", address)
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = pc.Close() }()

@@ -3,7 +3,6 @@ package syslog
 import (
 	"context"
 	"net"
-	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,9 +28,6 @@ func (c *ended) SetWriteDeadline(time.Time) error {
 	}
 	return nil
 }
-
-func (*ended) SetReadDeadline(time.Time) error { return nil }
-func (*ended) Read([]byte) (int, error)        { return 0, os.ErrDeadlineExceeded }
 
 func (c *ended) Close() error {
 	c.closed.Store(true)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -189,16 +190,44 @@ func (c *Conn) write(ctx context.Context, messages [][]byte) error {
 // datagrams is gone when its name has to be looked up anew. The look tells of it that what was written before was
 // refused; with one datagram a minute, nobody else would ever hear of that.
 func (c *Conn) gone() bool {
-	_ = c.conn.SetReadDeadline(time.Now().Add(time.Millisecond)) // one that has none fails at the read
-	_, err := c.conn.Read(make([]byte, 1))
-	failed := err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+	err := ending(c.conn)
 	if c.Target.Network == "tcp" {
-		return failed
+		return err != nil
 	}
-	if failed {
+	if err != nil && !errors.Is(err, io.EOF) { // an empty datagram ends nothing
 		c.refused = err
 	}
 	return time.Since(c.made) >= resolveEvery
+}
+
+// ending is the error of a read at this moment, [io.EOF] at the end and nil if there is nothing to read. A read with
+// a deadline could miss what is there: it does not even look if the deadline passes before it begins.
+func ending(conn net.Conn) error {
+	s, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var n int
+	var failed error
+	if err := raw.Read(func(fd uintptr) bool {
+		n, failed = syscall.Read(int(fd), make([]byte, 1))
+		return true
+	}); err != nil {
+		return err
+	}
+	switch {
+	case errors.Is(failed, syscall.EAGAIN), errors.Is(failed, syscall.EINTR):
+		return nil
+	case failed != nil:
+		return os.NewSyscallError("read", failed)
+	case n == 0:
+		return io.EOF
+	}
+	return nil
 }
 
 // Close closes the connection; the next message makes another one.

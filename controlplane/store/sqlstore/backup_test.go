@@ -70,7 +70,7 @@ func holds(t testing.TB, path string, names ...string) {
 // emptied waits until the log of a database is empty.
 func emptied(t testing.TB, path string) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		info, err := os.Stat(path + "-wal")
 		if err != nil || info.Size() == 0 {

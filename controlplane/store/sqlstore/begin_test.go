@@ -54,7 +54,7 @@ func TestBeginComesBeforeTheFirstSweep(t *testing.T) {
 		if rows != 1 {
 			t.Errorf("the first sweep removed %d rows", rows)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("nothing was swept")
 	}
 	if rows, _ := s.left(t); rows != 1 {

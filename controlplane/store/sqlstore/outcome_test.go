@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds all waits of the tests.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 var errDisk = errors.New("disk I/O error")
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -98,67 +99,78 @@ func openReported(t *testing.T, dir string) (*sqlite, *reports) {
 func TestDiskFull(t *testing.T) {
 	for name, probe := range map[string]bool{"a probe": true, "the next write": false} {
 		t.Run(name+" ends it", func(t *testing.T) {
-			dir := smallDisk(t, "4m")
-			s, told := openReported(t, dir)
-			free := fill(t, dir, 2<<20)
-			var made, refused atomic.Int64
-			var load sync.WaitGroup
-			for worker := range 4 {
-				load.Go(func() {
-					for i := range 200 {
-						switch err := write(t, s, fmt.Sprintf("%d-%d", worker, i), 10<<10); {
-						case err == nil:
-							made.Add(1)
-						case fault.Is(err, fault.Unstored):
-							refused.Add(1)
-						default:
-							t.Errorf("on a full disk: %v", err)
-						}
-					}
-				})
-			}
-			load.Wait()
-			if made.Load() == 0 || refused.Load() == 0 {
-				t.Fatalf("%d writes were made, %d refused", made.Load(), refused.Load())
-			}
-			if n := s.count(t); int64(n) != made.Load() || s.Revision() != uint64(n) {
-				t.Errorf("%d notes at revision %d, of %d that were answered", n, s.Revision(), made.Load())
-			}
-			if diff := cmp.Diff([]store.Trouble{store.DiskFull}, told.all()); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
-			}
-			err := s.Probe(t.Context())
-			for err == nil { // there may be room left in the log
-				err = s.Probe(t.Context())
-			}
-			if !fault.Is(err, fault.Unstored) {
-				t.Errorf("a probe of a full disk: %v", err)
-			}
-			free()
-			deadline, tick := time.After(2*patience), time.NewTicker(calm/10)
-			defer tick.Stop()
-			for i := 0; len(told.all()) < 2; i++ {
-				select { // the system does not report free space
-				case <-tick.C:
-				case <-deadline:
-					t.Fatalf("told: %q", told.all())
+			synctest.Test(t, func(t *testing.T) { diskFull(t, probe) }) // no time passes while somebody writes, however slowly
+		})
+	}
+}
+
+// overload writes more than fits on a disk, and returns how many writes were made.
+func overload(t *testing.T, s *sqlite) int {
+	t.Helper()
+	var made, refused atomic.Int64
+	var load sync.WaitGroup
+	for worker := range 4 {
+		load.Go(func() {
+			for i := range 200 {
+				switch err := write(t, s, fmt.Sprintf("%d-%d", worker, i), 10<<10); {
+				case err == nil:
+					made.Add(1)
+				case fault.Is(err, fault.Unstored):
+					refused.Add(1)
+				default:
+					t.Errorf("on a full disk: %v", err)
 				}
-				if probe {
-					err = s.Probe(t.Context())
-				} else {
-					err = write(t, s, fmt.Sprint("after", i), 1<<10)
-				}
-				if err != nil {
-					t.Fatalf("with space again: %v", err)
-				}
-			}
-			if diff := cmp.Diff([]store.Trouble{store.DiskFull, store.NoTrouble}, told.all()); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
-			}
-			if err := write(t, s, "large", 1<<20); err != nil {
-				t.Error(err)
 			}
 		})
+	}
+	load.Wait()
+	if made.Load() == 0 || refused.Load() == 0 {
+		t.Fatalf("%d writes were made, %d refused", made.Load(), refused.Load())
+	}
+	return int(made.Load())
+}
+
+func diskFull(t *testing.T, probe bool) {
+	dir := smallDisk(t, "4m")
+	s, told := openReported(t, dir)
+	free := fill(t, dir, 2<<20)
+	made := overload(t, s)
+	if n := s.count(t); n != made || s.Revision() != uint64(n) {
+		t.Errorf("%d notes at revision %d, of %d that were answered", n, s.Revision(), made)
+	}
+	if diff := cmp.Diff([]store.Trouble{store.DiskFull}, told.all()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	err := s.Probe(t.Context())
+	for err == nil { // there may be room left in the log
+		err = s.Probe(t.Context())
+	}
+	if !fault.Is(err, fault.Unstored) {
+		t.Errorf("a probe of a full disk: %v", err)
+	}
+	free()
+	deadline, tick := time.After(2*patience), time.NewTicker(calm/10)
+	defer tick.Stop()
+	for i := 0; len(told.all()) < 2; i++ {
+		select { // the system does not report free space
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("told: %q", told.all())
+		}
+		if probe {
+			err = s.Probe(t.Context())
+		} else {
+			err = write(t, s, fmt.Sprint("after", i), 1<<10)
+		}
+		if err != nil {
+			t.Fatalf("with space again: %v", err)
+		}
+	}
+	if diff := cmp.Diff([]store.Trouble{store.DiskFull, store.NoTrouble}, told.all()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	if err := write(t, s, "large", 1<<20); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -173,7 +185,9 @@ func TestOpenOnFullDisk(t *testing.T) {
 }
 
 // TestReadOnly: a database that takes no writes is not reported as full.
-func TestReadOnly(t *testing.T) {
+func TestReadOnly(t *testing.T) { synctest.Test(t, readOnly) }
+
+func readOnly(t *testing.T) {
 	s, told := openReported(t, t.TempDir())
 	set := func(on string) { // the writer is idle meanwhile
 		if err := s.writer.session.control("PRAGMA query_only = " + on); err != nil {

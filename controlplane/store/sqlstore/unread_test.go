@@ -134,7 +134,7 @@ func TestSweepUnreadable(t *testing.T) {
 		if n != 2 {
 			t.Errorf("%d rows were removed", n)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("nothing was removed")
 	}
 	if rows, entries := s.left(t); rows != 1 || entries != 1 {
@@ -148,7 +148,7 @@ func TestSweepUnreadable(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%d rows were removed", n)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("nothing more was removed")
 	}
 }

@@ -51,7 +51,7 @@ func TestServeEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	limited, stop := context.WithTimeout(ctx, 20*time.Second)
+	limited, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
 	if _, err := healthpb.NewHealthClient(conn).Check(limited, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true)); err != nil {
 		t.Error(err)
