@@ -39,7 +39,7 @@ func TestAgainWhileALinkIsMade(t *testing.T) {
 		return "new", nil
 	}
 	run(t, c)
-	late := time.After(10 * time.Second)
+	late := time.After(patience)
 	for token := ""; token != "new"; {
 		select {
 		case token = <-came:

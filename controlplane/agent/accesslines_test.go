@@ -30,7 +30,7 @@ func TestCopyLines(t *testing.T) {
 			var out bytes.Buffer
 			to := &accessWriter{log: slog.New(slog.DiscardHandler), to: &out}
 			copyLines(r, to)
-			if !to.flush(accessPatience) {
+			if !to.flush(patience) {
 				t.Fatal("it is not written")
 			}
 			if out.String() != test.want {

@@ -144,6 +144,8 @@ type Agent struct {
 	looked atomic.Pointer[time.Time]
 	// unrenewed is the reason why the node token could not be renewed, nil if it was.
 	unrenewed atomic.Pointer[string]
+	// asks replaces askTime in tests, where whoever is asked may be slow and answers.
+	asks time.Duration
 	// reached says that the control plane has answered this agent at least once.
 	reached atomic.Bool
 	Envoy   *Process

@@ -34,7 +34,7 @@ const (
 func (a *Agent) blind(ctx context.Context) string {
 	switch {
 	case a.AuthzAddress != "":
-		return unanswered(ctx, a.AuthzAddress)
+		return unanswered(ctx, a.AuthzAddress, a.askTime())
 	case a.Sidecar != nil || a.reached.Load():
 		return ""
 	case !believes(filepath.Join(a.dir.path, contract.TrustFile), a.dir.controlPlane(), time.Now()):
@@ -46,15 +46,15 @@ func (a *Agent) blind(ctx context.Context) string {
 }
 
 // unanswered returns why the authorization service at a path is of no use, or "". It opens a
-// connection as Envoy does, and wants the settings of the service within askTime.
-func unanswered(ctx context.Context, socket string) string {
-	c, err := (&net.Dialer{Timeout: askTime}).DialContext(ctx, "unix", socket)
+// connection as Envoy does, and wants the settings of the service in time.
+func unanswered(ctx context.Context, socket string, within time.Duration) string {
+	c, err := (&net.Dialer{Timeout: within}).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return fmt.Sprintf(statusService, err)
 	}
 	defer func() { _ = c.Close() }()
 	framer := http2.NewFramer(c, c)
-	err = c.SetDeadline(time.Now().Add(askTime))
+	err = c.SetDeadline(time.Now().Add(within))
 	if err == nil {
 		_, err = io.WriteString(c, http2.ClientPreface)
 	}

@@ -38,6 +38,7 @@ func TestNotReadyWithoutTheServiceOfOthers(t *testing.T) {
 	lis = listen()
 	server, ended := grpc.NewServer(), make(chan error, 1)
 	go func() { ended <- server.Serve(lis) }()
+	a.asks = patience
 	expect("it answers", "")
 	server.Stop()
 	if err := <-ended; err != nil && !errors.Is(err, io.EOF) {

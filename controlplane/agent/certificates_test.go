@@ -62,8 +62,8 @@ func TestCertificates(t *testing.T) {
 	if list := a.held.all(); len(list) != 1 || list[0].What != "the certificate that this proxy presents to ExternalService bank" || !strings.HasPrefix(list[0].Do, "replace clientCert") {
 		t.Errorf("%+v", list)
 	}
-	a.held.set([]*resource.Resource{secretUntil(t, "brief", time.Now().Add(5*time.Second))})
 	r.wait(t, "reason=ends_soon")
+	a.held.set([]*resource.Resource{secretUntil(t, "brief", time.Now().Add(5*time.Second))})
 	r.wait(t, "reason=expired") // without a further event
 	cancel()
 	<-ended

@@ -16,6 +16,10 @@ import (
 	"go.uber.org/goleak"
 )
 
+// patience bounds the wait for what is expected. A busy machine takes long, and no test passes
+// because the time is up.
+const patience = time.Minute
+
 // roleEnv makes the test binary play a role instead of testing.
 const roleEnv = "MESHGATE_AGENT_TEST_ROLE"
 
@@ -74,7 +78,7 @@ func (r *recorder) Handle(_ context.Context, rec slog.Record) error {
 // wait returns the next line with a text, and fails the test if there is none.
 func (r *recorder) wait(t *testing.T, text string) string {
 	t.Helper()
-	late := time.NewTimer(10 * time.Second)
+	late := time.NewTimer(patience)
 	defer late.Stop()
 	for {
 		select {

@@ -88,7 +88,7 @@ func TestEndPredecessor(t *testing.T) {
 		if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGTERM {
 			t.Errorf("ended by %v", cmd.ProcessState)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("it still runs")
 	}
 }

@@ -57,7 +57,7 @@ func TestProbes(t *testing.T) {
 	o.AdminPort = int(operators.Port())
 	a = newAgent(t, o)
 	probe := func(port uint16, at netip.AddrPort, ready bool) probing.Probe {
-		return probing.Probe{Inbound: probing.Inbound{Port: port}, At: at, Interval: 10 * time.Millisecond, Timeout: time.Second, Unhealthy: 1, Healthy: 1, Ready: ready}
+		return probing.Probe{Inbound: probing.Inbound{Port: port}, At: at, Interval: 10 * time.Millisecond, Timeout: patience, Unhealthy: 1, Healthy: 1, Ready: ready}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go a.probe(ctx)

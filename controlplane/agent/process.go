@@ -158,11 +158,11 @@ func (p *Process) once(ctx context.Context) error {
 		logs.abandon()
 		return err
 	}
-	logs.follow()
 	p.pid.Store(int64(cmd.Process.Pid))
 	if err := os.WriteFile(p.PIDFile, []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
 		p.Log.Warn("cannot write the pid file of envoy", "error", err)
 	}
+	logs.follow() // whoever reads a line of Envoy finds its process
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
 	select {

@@ -115,7 +115,7 @@ func TestProcessRestarts(t *testing.T) {
 func TestProcessStops(t *testing.T) {
 	p, r := newProcess(t, "envoy")
 	f := &fakeAdmin{}
-	p.Admin = f.serve(t)
+	p.Admin, p.Drain.Timeout = f.serve(t), patience // which is not over before Envoy has drained
 	stop := run(t, p)
 	r.wait(t, "envoy: up")
 	pid, err := os.ReadFile(p.PIDFile)

@@ -34,7 +34,7 @@ func (r *reopener) expect(t *testing.T, want string) {
 		if got != want {
 			t.Fatalf("envoy was asked %q, want %q", got, want)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("envoy was not asked %q", want)
 	}
 }

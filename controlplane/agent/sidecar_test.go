@@ -226,7 +226,7 @@ func TestSidecar(t *testing.T) {
 	case <-a.Ready():
 	case err := <-ended:
 		t.Fatalf("ended: %v, log %q", err, r.all())
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("not ready; log %q", r.all())
 	}
 	if got := <-p.log; got != "POST default.web-1 the dataplane" {
@@ -261,7 +261,7 @@ func (p *joinPlane) dump(t *testing.T) string {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(10 * time.Second)
+	late := time.After(patience)
 	for {
 		body, err := p.links.Ask(t.Context(), "default.web-1", "/config_dump")
 		if err == nil {
@@ -296,7 +296,7 @@ func TestSidecarLater(t *testing.T) {
 	p := newJoinPlane(t)
 	o, r := p.options(t)
 	a := newAgent(t, o)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	a.enrolLater(ctx)
 	r.wait(t, "the node is enrolled")

@@ -28,9 +28,9 @@ func (a *Agent) standsIn(ctx context.Context) bool {
 	if !a.dir.recall(contract.TrustFile, &said) || !a.dir.recall(contract.Level2File, &where) || where.Level2.Redis == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, a.askTime())
 	defer cancel()
-	clock, err := readClock(ctx, where.Level2.Redis, said.Trust.Servers)
+	clock, err := a.readClock(ctx, where.Level2.Redis, said.Trust.Servers)
 	return err == nil && clock.Epoch == said.Trust.Epoch
 }
 
@@ -43,8 +43,8 @@ func (d *runDir) recall(file string, into any) bool {
 
 // readClock reads the clock as a filter does: only from one of the given servers, and at
 // most maxClock bytes.
-func readClock(ctx context.Context, s *contract.RedisSettings, servers []string) (contract.Clock, error) {
-	c, err := redisconn.Open(redisconn.Options{Settings: *s, Timeout: askTime, DialTimeout: askTime, PoolSize: 1, OnConnect: redisconn.Vouched(servers)})
+func (a *Agent) readClock(ctx context.Context, s *contract.RedisSettings, servers []string) (contract.Clock, error) {
+	c, err := redisconn.Open(redisconn.Options{Settings: *s, Timeout: a.askTime(), DialTimeout: a.askTime(), PoolSize: 1, OnConnect: redisconn.Vouched(servers)})
 	if err != nil {
 		return contract.Clock{}, err
 	}

@@ -57,6 +57,7 @@ func TestBlindWithoutTheRedisItWasToldOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.asks = patience
 	url, identity, end := aRedis(t, 7)
 	write := writing(t, a)
 	write("settings.json", `{"control_plane":{"address":%q,"ca_file":"ca","token_file":"token","node":%q}}`, a.host, a.NodeID())

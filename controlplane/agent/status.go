@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,9 @@ const statusUnchecked = health.Ready + ", but token checks have stopped"
 // askTime bounds the request whether Envoy serves. An Envoy that takes longer to answer
 // counts as not serving.
 const askTime = time.Second
+
+// askTime bounds a question to a Redis or to an authorization service in the same way.
+func (a *Agent) askTime() time.Duration { return cmp.Or(a.asks, askTime) }
 
 // supervised is what the status needs from [Process].
 type supervised interface {

@@ -149,7 +149,7 @@ func TestServeStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	resp, err := client.Get("http://" + address + "/ready")
 	if err != nil {
 		t.Fatal(err)

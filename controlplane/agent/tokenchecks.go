@@ -75,9 +75,9 @@ func (a *Agent) redisTrouble(ctx context.Context, now time.Time) (where, why str
 	case !a.dir.recall(contract.TrustFile, &said) || said.Trust.Epoch == 0 || !believes(filepath.Join(a.dir.path, contract.TrustFile), a.dir.controlPlane(), now):
 		return "", "nothing says what to believe in Redis (the control plane did not vouch for it, or more than 22 hours ago)"
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, a.askTime())
 	defer cancel()
-	clock, err := readClock(ctx, told.Level2.Redis, said.Trust.Servers)
+	clock, err := a.readClock(ctx, told.Level2.Redis, said.Trust.Servers)
 	switch {
 	case err != nil:
 		if where = health.Unreachable(err); where == "" {

@@ -25,6 +25,7 @@ func TestTokenChecksStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.asks = patience
 	url, identity, end := aRedis(t, 7)
 	write := writing(t, a)
 	configured := make(chan struct{})
@@ -76,5 +77,10 @@ func TestTokenChecksStop(t *testing.T) {
 	a.report(nil)
 	expect("Redis alone is away", health.Refused, "", "")
 	a.report(errors.New("away"))
+	if a.lost.Load() == nil {
+		t.Error("nobody knows since when it is away")
+	}
+	just := time.Now().Add(patience) // a busy machine may take longer than a lease until it looks
+	a.lost.Store(&just)
 	expect("within a lease", health.Refused, "", "")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/meshgate/meshgate/e2e/ports"
 	"github.com/meshgate/meshgate/xds/probing"
 )
 
@@ -481,7 +482,11 @@ func TestBounded(t *testing.T) {
 // TestTCP: what listens is there, also to a connection from another address, and what does not is
 // not, whichever port the system chooses for the connection.
 func TestTCP(t *testing.T) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := ports.Free(1) // nobody else is given it once nobody listens
+	if err != nil {
+		t.Fatal(err)
+	}
+	lis, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", free[0]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func (w *world) meshes() *explain.Meshes {
 
 func (w *world) explain(q explain.Question) *explain.Explanation {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var out *explain.Explanation
 	if err := w.meshes().Explain(ctx, w.name, q, func(doc any) error {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
@@ -125,7 +124,7 @@ func realEnvoyRefuses(t *testing.T, breaks func(*routev3.RouteConfiguration)) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{}}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
 	names := []string{"shop", "cart", "mail", "news", "wiki"}
 	listen := map[string]int{}

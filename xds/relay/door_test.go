@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -35,7 +34,7 @@ import (
 // or an error.
 func asks(t *testing.T, conn *grpc.ClientConn, delta bool, shown ...string) (names []string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), shown...), time.Minute)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), shown...), patience)
 	defer cancel()
 	client, who := discovery.NewAggregatedDiscoveryServiceClient(conn), &corev3.Node{Id: node}
 	if !delta {

@@ -160,7 +160,7 @@ func TestRealEnvoy(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	port, one, two := freePort(t), backend(t, "one"), backend(t, "two")
-	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{}}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
 	in := xdstest.Listener("in", port, "r")
 
@@ -223,17 +223,22 @@ func expectAnswer(t *testing.T, client *http.Client, port int, want string) {
 // untilAnswer retries at short intervals until the new Envoy answers as expected.
 func untilAnswer(t *testing.T, client *http.Client, dir string, port int, want string) {
 	t.Helper()
+	brief := *client
+	brief.Timeout = attempt
 	untilTrue(t, fmt.Sprintf("answer %q (%s)", want, dir), func() bool {
-		got, err := get(client, port)
+		got, err := get(&brief, port)
 		return err == nil && got == want
 	})
 }
+
+// attempt bounds one of several attempts.
+const attempt = 3 * time.Second
 
 // untilTrue checks a condition at short intervals, because an Envoy does not signal that it is
 // ready.
 func untilTrue(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	beat := time.NewTicker(10 * time.Millisecond)
 	defer beat.Stop()
@@ -259,7 +264,7 @@ func load(t *testing.T, port int, work func()) []string {
 	warm := make(chan struct{}, 4)
 	for range 4 {
 		wg.Go(func() {
-			client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{}}
+			client := &http.Client{Timeout: patience, Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
 			for i := 0; ctx.Err() == nil; i++ {
 				got, err := get(client, port)

@@ -25,6 +25,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	node     = "demo.web-1"
 	password = "password of the relay"
+	// patience bounds the wait for what is expected. A busy machine takes long, and no test passes
+	// because the time is up.
+	patience = time.Minute
 )
 
 type anyNode struct{}
@@ -64,7 +67,7 @@ func startPlane(t *testing.T, addr string) *plane {
 		killed = true
 		g.Stop()
 		<-done
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := srv.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
@@ -102,7 +105,7 @@ func (p *plane) settle(t *testing.T, rev uint64) snapshot.Progress {
 // number of waiting nodes and the refusals.
 func (p *plane) until(t *testing.T, rev uint64, cond func(waiting int, refused []string) bool) snapshot.Progress {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
 		moved := p.snaps.Moved()
@@ -150,7 +153,7 @@ func (r *responses) state() (count int, newest uint64, moved <-chan struct{}) {
 // responds waits until a response with the revision was sent, or no response was necessary.
 func (p *plane) responds(t *testing.T, rev uint64) {
 	t.Helper()
-	late := time.After(time.Minute)
+	late := time.After(patience)
 	for {
 		_, newest, sent := p.sent.state()
 		moved := p.snaps.Moved()
@@ -171,7 +174,7 @@ func within(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("not in time: %s", what)
 	}
 }

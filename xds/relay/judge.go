@@ -30,6 +30,7 @@ func (r *Relay) interrupted(ctx context.Context) (heard, judged bool, err error)
 	watch.Go(func() {
 		select {
 		case <-r.judging:
+			judged = true // also if the attempt has ended by itself meanwhile
 			cancel(errJudgedAgain)
 		case <-ctx.Done():
 		}
@@ -37,7 +38,7 @@ func (r *Relay) interrupted(ctx context.Context) (heard, judged bool, err error)
 	heard, err = r.attempt(ctx)
 	cancel(nil)
 	watch.Wait()
-	if judged = errors.Is(context.Cause(ctx), errJudgedAgain); judged {
+	if judged {
 		r.judge()
 		err = errJudgedAgain
 	}

@@ -56,7 +56,7 @@ func TestControlPlaneThatReturnsWithNothingToSay(t *testing.T) {
 	p.settle(t, rev)
 	until := func(what string, want func(error) bool) {
 		t.Helper()
-		for late := time.After(time.Minute); ; {
+		for late := time.After(patience); ; {
 			select {
 			case err := <-reported:
 				if want(err) {

@@ -37,7 +37,7 @@ func TestRealEnvoyTakesPartsInAnyOrder(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = os.RemoveAll(dir) })
 			port, one := freePort(t), backend(t, "one")
-			client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{}}
+			client := &http.Client{Timeout: patience, Transport: &http.Transport{}}
 			t.Cleanup(client.CloseIdleConnections)
 			front := []*resource.Resource{xdstest.Listener("in", port, "r"), xdstest.Routes("r", "c0", 0)}
 			secret := identitySecret(t)

@@ -32,7 +32,7 @@ func refusing(next *atomic.Int64) xdstest.Options {
 // lacks waits until the relay reports exactly these listeners as missing.
 func lacks(t *testing.T, r *relay.Relay, want ...string) {
 	t.Helper()
-	tick, late := time.NewTicker(time.Millisecond), time.After(time.Minute)
+	tick, late := time.NewTicker(time.Millisecond), time.After(patience)
 	defer tick.Stop()
 	for !slices.Equal(slices.Sorted(maps.Keys(r.Refused())), want) {
 		select {

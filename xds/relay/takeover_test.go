@@ -21,7 +21,7 @@ func TestListenersTakeOverAddresses(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	port, other, one := freePort(t), freePort(t), backend(t, "one")
-	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	p := startPlane(t, "127.0.0.1:0")
 	show := func(listeners ...*resource.Resource) {
 		t.Helper()

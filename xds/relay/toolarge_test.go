@@ -19,7 +19,7 @@ func TestAResponseThatIsTooLargeIsReported(t *testing.T) {
 	p.publish(resource.New(resource.Listener, listener.Name, []byte(strings.Repeat("x", server.MaxResponse))))
 	reported := make(chan error, 1000)
 	r, _ := startRelayWith(t, dir, p.addr, func(c *relay.Config) { c.Report = func(err error) { reported <- err } })
-	for late := time.After(time.Minute); ; {
+	for late := time.After(patience); ; {
 		select {
 		case err := <-reported:
 			if status.Code(err) != codes.ResourceExhausted {

@@ -18,18 +18,11 @@ import (
 )
 
 // register accepts the node while known is set.
-type register struct {
-	known atomic.Bool
-	asked chan struct{}
-}
+type register struct{ known atomic.Bool }
 
 func (r *register) Known(context.Context, string) error { return nil }
 
 func (r *register) Authenticate(context.Context, string, string) (time.Time, error) {
-	select {
-	case r.asked <- struct{}{}:
-	default:
-	}
 	if !r.known.Load() {
 		return time.Time{}, server.ErrUnknownNode
 	}
@@ -40,7 +33,7 @@ func (r *register) Authenticate(context.Context, string, string) (time.Time, err
 // again. This holds both when it connects and while it is connected, because somebody may have
 // removed its Dataplane by mistake.
 func TestUnknownNode(t *testing.T) {
-	auth, snaps := &register{asked: make(chan struct{})}, snapshot.New()
+	auth, snaps := &register{}, snapshot.New()
 	srv, err := server.New(server.Config{Snapshots: snaps, Nodes: anyNode{}, Auth: auth, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +48,7 @@ func TestUnknownNode(t *testing.T) {
 	served := make(chan struct{})
 	go func() { defer close(served); _ = g.Serve(lis) }()
 	var told atomic.Int32
+	reported := make(chan error, 100)
 	dir := t.TempDir()
 	r, err := relay.New(relay.Config{
 		Node: node, Password: password, Socket: filepath.Join(dir, "run", "xds.sock"), Cache: filepath.Join(dir, "cache"),
@@ -63,6 +57,7 @@ func TestUnknownNode(t *testing.T) {
 		},
 		Token:   func() (string, error) { return "token", nil },
 		Unknown: func(context.Context) { told.Add(1); auth.known.Store(true) },
+		Report:  func(err error) { reported <- err },
 		Log:     slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -71,26 +66,26 @@ func TestUnknownNode(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
-	until := func(what string, holds func() bool) {
+	connects := func() {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		for late := time.After(patience); ; {
 			select {
-			case <-auth.asked:
-			default:
-			}
-			if time.Now().After(deadline) {
-				t.Fatal(what)
+			case err := <-reported:
+				if err == nil {
+					return
+				}
+			case <-late:
+				t.Fatal("the node does not register")
 			}
 		}
 	}
-	until("the node does not register", func() bool { return r.Status().Connected })
+	connects()
 	if n := told.Load(); n != 1 {
 		t.Errorf("told %d times", n)
 	}
 	auth.known.Store(false)
-	srv.Recheck(t.Context())
-	until("the stream does not end", func() bool { return !r.Status().Connected })
-	until("the expelled node does not register", func() bool { return r.Status().Connected })
+	srv.Recheck(t.Context()) // ends the stream
+	connects()
 	if n := told.Load(); n != 2 {
 		t.Errorf("an expelled node was told %d times", n)
 	}

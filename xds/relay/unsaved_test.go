@@ -45,7 +45,7 @@ func TestUnsaved(t *testing.T) {
 		select {
 		case err := <-of:
 			return err
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("nothing is told")
 			return nil
 		}

@@ -61,7 +61,7 @@ func TestControlPlaneDiesWhileEnvoyWarms(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = os.RemoveAll(dir) })
 			port, one := freePort(t), backend(t, "one")
-			client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{}}
+			client := &http.Client{Timeout: patience, Transport: &http.Transport{}}
 			t.Cleanup(client.CloseIdleConnections)
 			world := []*resource.Resource{
 				xdstest.Cluster("one", s), xdstest.Endpoints("one", one), xdstest.Listener("in", port, "r"), xdstest.Routes("r", "one", 0),
@@ -113,7 +113,7 @@ func TestFirstHealthCheckEndsTheWarming(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	port, one := freePort(t), backend(t, "one")
-	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{}}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
 	p := startPlane(t, "127.0.0.1:0")
 	rev := p.publish(
@@ -137,7 +137,7 @@ func onTCP(addr string) string {
 // untilStat waits until a counter or gauge of an Envoy has a value.
 func untilStat(t *testing.T, dir, stat string, want int) {
 	t.Helper()
-	admin := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{
+	admin := &http.Client{Timeout: attempt, Transport: &http.Transport{
 		DialContext: over(filepath.Join(dir, "admin.sock")),
 	}}
 	defer admin.CloseIdleConnections()

@@ -102,7 +102,7 @@ func TestAdmission(t *testing.T) {
 				r.publish(world()...)
 				other := r.dial(t, xdstest.Options{Token: "good"})
 				other.Request(resource.Route).Equals(t, routesA)
-				ctx, cancel := context.WithTimeout(bearing(t.Context(), tc.tokens...), 5*time.Second)
+				ctx, cancel := context.WithTimeout(bearing(t.Context(), tc.tokens...), patience)
 				defer cancel()
 				recv, err := open(ctx, r.conn, tc.node)
 				if err != nil {
@@ -125,7 +125,7 @@ func TestStrangersAreNotRead(t *testing.T) {
 	for name, tokens := range map[string][]string{"no token": nil, "two tokens": {"good", "good"}, "an empty one": {"Bearer "}, "a bad one": {"bad"}} {
 		t.Run(name, func(t *testing.T) {
 			r := setup(t, func(c *server.Config) { c.Auth, c.Limits.FirstRequest = auth{}, time.Hour })
-			ctx, cancel := context.WithTimeout(bearing(t.Context(), tokens...), 10*time.Second)
+			ctx, cancel := context.WithTimeout(bearing(t.Context(), tokens...), patience)
 			defer cancel()
 			g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).DeltaAggregatedResources(ctx)
 			if err != nil {

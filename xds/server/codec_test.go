@@ -53,7 +53,7 @@ var methods = []string{
 // play sends messages on a stream of one method and waits until the stream ends.
 func play(t *testing.T, conn *grpc.ClientConn, method string, input []byte) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
 	g, err := conn.NewStream(ctx, desc, method, grpc.ForceCodec(raw{}))
@@ -90,7 +90,7 @@ func play(t *testing.T, conn *grpc.ClientConn, method string, input []byte) erro
 func served(t *testing.T, conn grpc.ClientConnInterface) {
 	t.Helper()
 	for name, open := range variants {
-		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		recv, err := open(ctx, conn, nodeID)
 		if err == nil {
 			_, err = recv()
@@ -164,7 +164,7 @@ func FuzzFrames(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.SetDeadline(time.Now().Add(8 * time.Second)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
 		if greeted {

@@ -68,7 +68,7 @@ func TestProxyThatDoesNotRead(t *testing.T) {
 			if revoked {
 				select {
 				case <-d.sent:
-				case <-time.After(10 * time.Second):
+				case <-time.After(patience):
 					t.Fatal("nothing was sent")
 				}
 				gate.revoked.Store(true)
@@ -76,7 +76,7 @@ func TestProxyThatDoesNotRead(t *testing.T) {
 			}
 			select {
 			case <-d.gone:
-			case <-time.After(10 * time.Second):
+			case <-time.After(patience):
 				t.Fatal("the stream is still open")
 			}
 		})
@@ -136,7 +136,7 @@ func TestNamesOfAnotherNodeGiveNothing(t *testing.T) {
 	}
 	t.Run("delta", func(t *testing.T) {
 		r, m, own := theirs(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).DeltaAggregatedResources(ctx)
 		if err != nil {
@@ -171,7 +171,7 @@ func TestNamesOfAnotherNodeGiveNothing(t *testing.T) {
 	})
 	t.Run("state of the world", func(t *testing.T) {
 		r, m, own := theirs(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).StreamAggregatedResources(ctx)
 		if err != nil {
@@ -242,7 +242,7 @@ func TestCloseEndsAThousandStreamsInTime(t *testing.T) {
 			c.Request(resource.Route).Equals(t, routesA)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second) // less than SendTimeout: it waits for no answer
 	defer cancel()
 	if err := r.srv.Close(ctx); err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ func TestConfirmedIsToldOncePerReading(t *testing.T) {
 	started(t, r, xdstest.Options{})
 	rev := r.publish(append(world(), xdstest.Cluster("late", 0))...)
 	r.settle(t, rev)
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(patience)
 	for last := uint64(0); last < rev; {
 		select {
 		case st := <-got:

@@ -22,6 +22,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const nodeID = "demo.web-1"
 
+// patience bounds the wait for what is expected. A busy machine takes long, and no test passes
+// because the time is up.
+const patience = time.Minute
+
 // rig is a real server with an in-memory connection.
 type rig struct {
 	snaps *snapshot.Store
@@ -94,7 +98,7 @@ func setup(t testing.TB, change func(*server.Config)) *rig {
 	go func() { done <- g.Serve(lis) }()
 	r := &rig{snaps: cfg.Snapshots, srv: srv, lis: lis}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := srv.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
@@ -140,7 +144,7 @@ func (r *rig) dial(t *testing.T, opt xdstest.Options) *xdstest.Client {
 // settle waits until the node has answered a revision.
 func (r *rig) settle(t *testing.T, rev uint64) snapshot.Progress {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	p := r.snaps.Wait(ctx, rev)
 	if !p.Done() {
@@ -152,7 +156,7 @@ func (r *rig) settle(t *testing.T, rev uint64) snapshot.Progress {
 // waitFor blocks until the progress of the newest revision meets a condition.
 func (r *rig) waitFor(t *testing.T, cond func(snapshot.Progress) bool) snapshot.Progress {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
 		moved := r.snaps.Moved()

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -37,7 +36,7 @@ func (b *bunch) names(n, length int) []string {
 // stream is still served after the last request.
 func ending(t *testing.T, conn *grpc.ClientConn, requests []*discovery.DeltaDiscoveryRequest, options ...grpc.CallOption) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(bearing(t.Context(), "good"), 20*time.Second)
+	ctx, cancel := context.WithTimeout(bearing(t.Context(), "good"), patience)
 	defer cancel()
 	g, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx, options...)
 	if err != nil {
@@ -164,7 +163,7 @@ func TestTheSearchIsPaidForByWhoMakesItCostly(t *testing.T) {
 // stream ends.
 func refusingAll(t *testing.T, conn *grpc.ClientConn, request *discovery.DeltaDiscoveryRequest) (answers int, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(bearing(t.Context(), "good"), 20*time.Second)
+	ctx, cancel := context.WithTimeout(bearing(t.Context(), "good"), patience)
 	defer cancel()
 	g, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {

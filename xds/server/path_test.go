@@ -21,7 +21,7 @@ func TestPathWithoutSlash(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := conn.Write([]byte(http2.ClientPreface)); err != nil {

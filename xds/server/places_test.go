@@ -62,7 +62,7 @@ func TestPlacesOfGateways(t *testing.T) {
 		}
 	}
 	leave()
-	late := time.After(30 * time.Second)
+	late := time.After(patience)
 	for { // the server notices the end a moment later
 		if code, _ := open("stolen@m", 11); code == codes.OK {
 			return
@@ -83,7 +83,7 @@ func TestWhoGetsNoPlaceIsSeen(t *testing.T) {
 		c.Auth, c.Observer, c.Limits.Places = &roll{}, said, places.Limits{All: 1, Kept: 0, Mesh: 1, Token: 1}
 	})
 	r.publish(world()...)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	ctx = metadata.AppendToOutgoingContext(ctx, server.NodeKey, nodeID)
 	open := func() error {

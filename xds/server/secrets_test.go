@@ -19,7 +19,7 @@ func within[T any](t *testing.T, what string, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(8 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("%s did not come", what)
 		panic("not reached")
 	}
@@ -47,10 +47,16 @@ func newGated(t *testing.T, deaf bool) *gated {
 
 func (g *gated) Secret(ctx context.Context, _, name, _ string) (*resource.Resource, error) {
 	a := ask{ctx, name, make(chan *resource.Resource, 1)}
-	g.asks <- a
 	over := ctx.Done()
 	if g.deaf {
 		over = nil
+	}
+	select {
+	case g.asks <- a:
+	case <-over: // one that was asked too often while nobody looked
+		return nil, ctx.Err()
+	case <-g.end:
+		return nil, errors.New("the test is over")
 	}
 	select {
 	case r := <-a.give:

@@ -134,7 +134,7 @@ func TestTrapTextOfARefusedSecretIsNeverKept(t *testing.T) {
 func TestStateOfTheWorld(t *testing.T) {
 	r := setup(t, nil)
 	r.publish(clusterA, clusterB, endA, endB)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).StreamAggregatedResources(ctx)
 	if err != nil {
@@ -236,7 +236,7 @@ func TestRefusalsForEver(t *testing.T) {
 	log := &counted{lines: map[string]int{}}
 	r := setup(t, func(c *server.Config) { c.Limits, c.Log = server.Limits{Burst: 200, Rate: 1}, slog.New(log) })
 	r.publish(clusterA)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(r.connect(t)).DeltaAggregatedResources(ctx)
 	if err != nil {
@@ -295,7 +295,7 @@ func TestManyNamesCost(t *testing.T) {
 	const burst = 200
 	requests := func(names int) int {
 		r := setup(t, func(c *server.Config) { c.Limits = server.Limits{Burst: burst, Rate: 1} })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		g, err := discovery.NewAggregatedDiscoveryServiceClient(r.connect(t)).DeltaAggregatedResources(ctx)
 		if err != nil {
@@ -332,7 +332,7 @@ func TestManyNamesCost(t *testing.T) {
 // each, so that each answer is followed by another response.
 func (r *rig) toggle(t *testing.T, url resource.TypeURL, lists [2][]string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	g, err := discovery.NewAggregatedDiscoveryServiceClient(r.connect(t)).StreamAggregatedResources(ctx)
 	if err != nil {

@@ -306,7 +306,7 @@ func TestTrapChangedClusterAfterReconnectIsFollowedByItsAssignment(t *testing.T)
 // runtime values are reported as absent. The stream goes on.
 func TestTrapUnknownTypeIsAnsweredEmpty(t *testing.T) {
 	const unknown = "type.googleapis.com/envoy.service.runtime.v3.Runtime"
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	t.Run("delta", func(t *testing.T) {
 		r := setup(t, nil)
@@ -370,7 +370,7 @@ func TestTrapUnknownTypeIsAnsweredEmpty(t *testing.T) {
 func TestUnknownTypesAreBounded(t *testing.T) {
 	r := setup(t, nil)
 	r.publish(world()...)
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	g, err := discovery.NewAggregatedDiscoveryServiceClient(r.conn).DeltaAggregatedResources(ctx)
 	if err != nil {

@@ -41,7 +41,7 @@ func (l lastWords) next(t *testing.T) string {
 	select {
 	case text := <-l:
 		return text
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatal("nothing is said")
 		return ""
 	}
@@ -62,7 +62,7 @@ func TestRefusalsNameTheNode(t *testing.T) {
 			said := make(lastWords, 8)
 			r := setup(t, func(c *server.Config) { c.Auth, c.Observer = auth{}, said })
 			r.publish(world()...)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			if tc.named != "" {
 				ctx = metadata.AppendToOutgoingContext(ctx, server.NodeKey, tc.named)

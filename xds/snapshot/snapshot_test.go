@@ -82,7 +82,7 @@ func TestWaitIsWokenAndBounded(t *testing.T) {
 	a := st.Subscribe("a")
 	st.Publish(map[string]*resource.Set{"a": set("1")}, 1)
 	done := make(chan snapshot.Progress)
-	limited, stop := context.WithTimeout(t.Context(), 8*time.Second)
+	limited, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	go func() { done <- st.Wait(limited, 2) }()
 	a.Confirm(a.State())

@@ -36,7 +36,7 @@ func over(t *testing.T, c <-chan outcome) outcome {
 	select {
 	case o := <-c:
 		return o
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the wait is not over")
 		return outcome{}
 	}

@@ -165,6 +165,7 @@ func (c *Client) Release() {
 		c.acked++
 	}
 	c.acks = nil
+	c.warmed() // what waits for an answer may have come meanwhile
 	c.moved()
 }
 

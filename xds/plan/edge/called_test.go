@@ -230,14 +230,14 @@ func TestProbesCallTargetsByTheirNames(t *testing.T) {
 			if got != want {
 				t.Errorf("%s: probes say %s, want %s", name, got, want)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Errorf("%s is not probed", name)
 		}
 	}
 	if got := heard(t, address, "x", "/wrong"); !slices.Equal(got, []string{"503"}) {
 		t.Errorf("a target with another certificate: %v", got)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(patience); ; {
 		r, body := ask(t, address, "x", "/own")
 		if r.StatusCode == http.StatusOK {
 			break

@@ -34,7 +34,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	// served reports whether a new connection is answered. The connection stays open.
 	var conns []net.Conn
 	served := func() bool {
-		conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", params.HTTPPort), 20*time.Second)
+		conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", params.HTTPPort), patience)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Envoy notices the end with a delay; each attempt waits for its answer.
-	for deadline := time.Now().Add(10 * time.Second); !served(); {
+	for deadline := time.Now().Add(patience); !served(); {
 		if time.Now().After(deadline) {
 			t.Fatal("no connection is taken again")
 		}
@@ -87,7 +87,7 @@ func overload(t *testing.T, limits bootstrap.Config) *overloadv3.OverloadManager
 // answer.
 func answered(t *testing.T, conn net.Conn) bool {
 	t.Helper()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {

@@ -97,7 +97,7 @@ func reflecting(t *testing.T) (port int) {
 // reflect answers one request.
 func reflect(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // it is only for a test that fails
+	_ = conn.SetDeadline(time.Now().Add(patience)) // it is only for a test that fails
 	in := bufio.NewReader(conn)
 	var lines []string
 	for {
@@ -177,7 +177,7 @@ func (g gateways) asked(t *testing.T, m contract.Mode, trusted bool, text string
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(conn, text); err != nil {

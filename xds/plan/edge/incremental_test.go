@@ -42,7 +42,7 @@ func newDriver(rt *rapid.T) *driver {
 
 // follow waits until the view shows the last write.
 func (d *driver) follow() *view.Gateway {
-	late := time.After(20 * time.Second)
+	late := time.After(patience)
 	for {
 		g := d.changes.Take().State
 		if g.Revision() >= d.written {

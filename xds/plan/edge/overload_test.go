@@ -96,7 +96,7 @@ func (l *loaded) used(t *testing.T) uint64 {
 // take requests an endless answer and does not read it.
 func (l *loaded) take(t *testing.T) net.Conn {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", l.address, 20*time.Second)
+	conn, err := net.DialTimeout("tcp", l.address, patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestFullHeapRefusesRequests(t *testing.T) {
 	l := newLoaded(t)
 	l.OverloadManager = overload(t, bootstrap.Config{MaxHeap: (atRest + room) * 100 / 98})
 	plantest.Run(t, write(t, l.Bootstrap))
-	held, err := net.DialTimeout("tcp", l.address, 20*time.Second)
+	held, err := net.DialTimeout("tcp", l.address, patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestFullHeapRefusesRequests(t *testing.T) {
 	}
 	select {
 	case <-l.asked:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("a request does not arrive")
 	}
 	status := func() string {
@@ -144,7 +144,7 @@ func TestFullHeapRefusesRequests(t *testing.T) {
 	}
 	var taking []net.Conn
 	refusal := ""
-	for deadline := time.Now().Add(time.Minute); refusal == ""; {
+	for deadline := time.Now().Add(patience); refusal == ""; {
 		if time.Now().After(deadline) {
 			t.Fatalf("nothing is refused: %d of %d bytes are used by %d answers", l.used(t), atRest+room, len(taking))
 		}
@@ -158,7 +158,7 @@ func TestFullHeapRefusesRequests(t *testing.T) {
 		t.Errorf("refused with %s", refusal)
 	}
 	l.release()
-	if err := held.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := held.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := http.ReadResponse(bufio.NewReader(held), nil); err != nil || r.StatusCode != http.StatusOK {
@@ -169,7 +169,7 @@ func TestFullHeapRefusesRequests(t *testing.T) {
 	}
 	// Envoy notices the end and checks its heap with a delay; each attempt waits for its
 	// answer.
-	for deadline := time.Now().Add(time.Minute); status() != "200 "; {
+	for deadline := time.Now().Add(patience); status() != "200 "; {
 		if time.Now().After(deadline) {
 			t.Fatalf("still refused at %d KiB: %s", l.used(t)>>10, status())
 		}
@@ -194,12 +194,12 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	}
 	plantest.Run(t, write(t, l.Bootstrap))
 	dial := func(request string) net.Conn {
-		conn, err := net.DialTimeout("tcp", l.address, 20*time.Second)
+		conn, err := net.DialTimeout("tcp", l.address, patience)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() }) // it may be closed already
-		if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.WriteString(conn, request); err != nil {
@@ -210,7 +210,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	busy := dial("GET /a/held HTTP/1.1\r\nHost: a\r\n\r\n")
 	select {
 	case <-l.asked:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("a request does not arrive")
 	}
 	for what, request := range map[string]string{"one that asked nothing": "", "one that was answered": "GET /a/x HTTP/1.1\r\nHost: a\r\n\r\n"} {

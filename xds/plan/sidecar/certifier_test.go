@@ -27,7 +27,7 @@ import (
 )
 
 // patience bounds what an Envoy of this machine needs for one step.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func deadline() time.Time { return time.Now().Add(patience) }
 

@@ -129,7 +129,7 @@ func asked(t *testing.T, b *bootstrapv3.Bootstrap, port uint32) string {
 		t.Fatal(err)
 	}
 	plantest.Run(t, file)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	res, err := client.Get("http://127.0.0.1:" + strconv.Itoa(int(port)) + "/")
 	if err != nil {
 		return "closed"

@@ -96,7 +96,7 @@ func (w *world) restart() {
 // take waits until the view shows the last write and takes what changed.
 func (w *world) take() view.Change[*view.Mesh] {
 	w.t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(patience)
 	out := w.changes.Take()
 	for out.State.Revision() < w.written {
 		select {
