@@ -51,7 +51,7 @@ func (r *Redis) Restart() {
 			_ = c.Close()
 		}
 		return err
-	}, 10*time.Second, 20*time.Millisecond).Should(gomega.Succeed())
+	}, settling, 20*time.Millisecond).Should(gomega.Succeed())
 }
 
 // Save returns an image of what it holds.
@@ -69,7 +69,7 @@ func (r *Redis) RestartFrom(image []byte) {
 	file := filepath.Join(r.dir, "dump.rdb")
 	gomega.Expect(os.WriteFile(file, image, 0o600)).To(gomega.Succeed())
 	r.Restart()
-	gomega.Eventually(func() string { return r.tryCLI("PING") }, 10*time.Second, 20*time.Millisecond).Should(gomega.Equal("PONG"))
+	gomega.Eventually(func() string { return r.tryCLI("PING") }, settling, 20*time.Millisecond).Should(gomega.Equal("PONG"))
 	gomega.Expect(os.Remove(file)).To(gomega.Succeed())
 }
 
