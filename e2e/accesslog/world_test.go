@@ -17,7 +17,7 @@ import (
 	"github.com/meshgate/meshgate/e2e/framework"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // line is one line of the log in the default format.
 type line map[string]any

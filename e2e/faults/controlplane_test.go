@@ -30,7 +30,18 @@ func hears(g *framework.Gateway) error {
 // heard returns when that is so.
 func heard(g *framework.Gateway) {
 	GinkgoHelper()
-	Eventually(func() error { return hears(g) }, 20*time.Second, 20*time.Millisecond).Should(Succeed())
+	Eventually(func() error { return hears(g) }, soon, 20*time.Millisecond).Should(Succeed())
+}
+
+// becomesRefused waits until a gateway refuses a token, which it never accepts: until its link is up it may not
+// be able to tell.
+func becomesRefused(f *framework.Fixture, g *framework.Gateway, token string) {
+	GinkgoHelper()
+	Eventually(func() int {
+		status := f.Status(g.HTTP, token)
+		Expect(status).NotTo(Equal(200))
+		return status
+	}, soon, often).Should(Equal(401))
 }
 
 // introspections is how many questions of filters a control plane has counted.
@@ -72,9 +83,10 @@ var _ = Describe("with two gateways", func() {
 		token = f.MustMint(a.HTTPS)
 		load := framework.StartLoad(f, a.HTTP, token, 4)
 		load.Served(200)
+		heard(a)
 		before := redis.Calls("getrange")
 		end()
-		Eventually(func() int { return redis.Calls("getrange") - before }, 20*time.Second, 50*time.Millisecond).
+		Eventually(func() int { return redis.Calls("getrange") - before }, soon, often).
 			Should(BeNumerically(">", 1000), "the lease is over, Redis is asked")
 		load.Served(1000)
 		Expect(load.Failed()).To(BeZero(), "Redis stands in")
@@ -119,7 +131,7 @@ var _ = Describe("with two gateways", func() {
 		c.Kill()
 		pid := framework.RunningEnvoy(a.StateDir)
 		Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
-		Eventually(func() int { return f.Status(a.HTTP, token) }, 20*time.Second, 20*time.Millisecond).Should(Equal(200))
+		Eventually(func() int { return f.Status(a.HTTP, token) }, soon, 20*time.Millisecond).Should(Equal(200))
 		Expect(framework.RunningEnvoy(a.StateDir)).NotTo(Equal(pid))
 		Expect(f.Status(a.HTTP, "never-issued")).NotTo(Equal(200))
 	})
@@ -132,8 +144,8 @@ var _ = Describe("with two gateways", func() {
 			Expect(f.Status(a.HTTP, token)).To(Equal(200))
 		}
 		a.Restart()
-		Eventually(func() int { return framework.RunningEnvoy(a.StateDir) }, 20*time.Second, 20*time.Millisecond).ShouldNot(Or(Equal(pid), BeZero()))
-		Eventually(func() int { return f.Status(a.HTTP, token) }, 20*time.Second, 20*time.Millisecond).Should(Equal(200))
+		Eventually(func() int { return framework.RunningEnvoy(a.StateDir) }, soon, 20*time.Millisecond).ShouldNot(Or(Equal(pid), BeZero()))
+		Eventually(func() int { return f.Status(a.HTTP, token) }, soon, 20*time.Millisecond).Should(Equal(200))
 		Expect(framework.Alive(pid)).To(BeFalse(), "the old Envoy is gone")
 	})
 
@@ -144,7 +156,7 @@ var _ = Describe("with two gateways", func() {
 		var wg sync.WaitGroup
 		var refused atomic.Int64
 		start := make(chan struct{})
-		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}, Timeout: 20 * time.Second}
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}, Timeout: soon}
 		for range 1000 {
 			wg.Go(func() {
 				<-start

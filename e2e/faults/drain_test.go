@@ -45,7 +45,7 @@ func startCallers(ctx context.Context, at func() listeners, token string) *calle
 			transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // the way, not the peer, is looked at
 			url = func() string { return fmt.Sprintf("https://127.0.0.1:%d%s/load", at().https, framework.RoutePath) }
 		}
-		client := &http.Client{Transport: transport, Timeout: 20 * time.Second}
+		client := &http.Client{Transport: transport, Timeout: soon}
 		all.done.Go(func() {
 			defer transport.CloseIdleConnections()
 			for ctx.Err() == nil {
@@ -105,19 +105,19 @@ var _ = Describe("a gateway that leaves", func() {
 
 	It("fails no request of callers that stop when /ready says so", func() {
 		c, token, status := start("--drain-delay", "5s") // in which a busy machine has the callers stop
-		Eventually(func() error { return framework.Ready(status) }, 10*time.Second).Should(Succeed())
+		Eventually(func() error { return framework.Ready(status) }, soon).Should(Succeed())
 		ctx, stop := context.WithCancel(context.Background())
 		defer stop()
 		all := startCallers(ctx, only(c), token)
-		Eventually(all.served, 30*time.Second).Should(BeNumerically(">", 500))
+		Eventually(all.served, soon).Should(BeNumerically(">", 500))
 		c.Signal(syscall.SIGTERM)
-		Eventually(func() error { return framework.Ready(status) }, 10*time.Second, 20*time.Millisecond).Should(MatchError(ContainSubstring("503")))
+		Eventually(func() error { return framework.Ready(status) }, soon, 20*time.Millisecond).Should(MatchError(ContainSubstring("503")))
 		before := all.served()
-		Eventually(all.served, 10*time.Second).Should(BeNumerically(">", before+50), "it serves during the delay")
+		Eventually(all.served, soon).Should(BeNumerically(">", before+50), "it serves during the delay")
 		Expect(c.Running()).To(BeTrue())
 		stop()
 		all.done.Wait()
-		Expect(c.Exit(30*time.Second)).To(Equal(0), c.Output())
+		Expect(c.Exit(soon)).To(Equal(0), c.Output())
 		Expect(all.failed).To(BeEmpty())
 		Expect(all.refused).To(BeZero())
 		Expect(all.protocols).To(And(HaveKey("HTTP/1.1"), HaveKey("HTTP/2.0")))
@@ -131,9 +131,9 @@ var _ = Describe("a gateway that leaves", func() {
 		ctx, stop := context.WithCancel(context.Background())
 		defer stop()
 		all := startCallers(ctx, only(c), token)
-		Eventually(all.served, 30*time.Second).Should(BeNumerically(">", 500))
+		Eventually(all.served, soon).Should(BeNumerically(">", 500))
 		c.Signal(syscall.SIGTERM)
-		Expect(c.Exit(30*time.Second)).To(Equal(0), c.Output())
+		Expect(c.Exit(soon)).To(Equal(0), c.Output())
 		stop()
 		all.done.Wait()
 		Expect(all.failed).To(Or(BeEmpty(), HaveEach(ContainSubstring("connection reset by peer"))))

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"syscall"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -37,13 +36,13 @@ var _ = Describe("A gateway that vanished before Redis was replaced", func() {
 		}
 		redis.Kill()
 		redis.Restart() // another server
-		Eventually(func() string { return f.Must(200, http.MethodGet, name, nil).Body }, 20*time.Second, 50*time.Millisecond).
+		Eventually(func() string { return f.Must(200, http.MethodGet, name, nil).Body }, soon, often).
 			Should(And(ContainSubstring(`"state":"away"`), ContainSubstring(`"filters":{"known":1,"linked":0}`)))
 		Eventually(func() string {
 			r, err := framework.Page(c.Diagnostics)
 			Expect(err).NotTo(HaveOccurred())
 			return r.Body
-		}, 20*time.Second, 50*time.Millisecond).Should(And(
+		}, soon, often).Should(And(
 			ContainSubstring("meshgate_redis_up 1"), ContainSubstring(`meshgate_nodes{state="away",type="gateway"} 1`)))
 		r := f.Admin(http.MethodDelete, "/oauth2_tokens/"+tokens[0], nil)
 		Expect(r.Status).To(Equal(503), r.Body)
@@ -60,7 +59,7 @@ var _ = Describe("A gateway that vanished before Redis was replaced", func() {
 		By("starting it all the same, with its old disk")
 		lost.Restart()
 		for _, token := range tokens[:2] {
-			Expect(f.Status(lost.HTTP, token)).To(Equal(401))
+			becomesRefused(f, lost, token)
 		}
 		Expect(f.Status(lost.HTTP, tokens[2])).To(Equal(200))
 		f.Must(204, http.MethodDelete, "/oauth2_tokens/"+tokens[2], nil)

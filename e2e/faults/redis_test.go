@@ -78,7 +78,7 @@ var _ = Describe("Redis", func() {
 		Expect(f.Status(g.HTTP, token)).To(Equal(200))
 		c.Kill()
 		redis.Kill()
-		Eventually(func() int { return f.Status(g.HTTP, token) }, 15*time.Second, 50*time.Millisecond).Should(Equal(503))
+		Eventually(func() int { return f.Status(g.HTTP, token) }, soon, often).Should(Equal(503))
 		Expect(f.Status(g.HTTP, "never-issued")).To(Equal(503))
 	})
 })
@@ -108,12 +108,13 @@ var _ = Describe("Redis users", func() {
 		Expect(f.Status(g.HTTP, revoked)).To(Equal(200))
 		f.Must(204, http.MethodDelete, "/oauth2_tokens/"+revoked, nil)
 		Expect(f.Status(g.HTTP, token)).To(Equal(200))
+		heard(g)
 		before := redis.Calls("getrange")
 		c.Kill()
 		Eventually(func() int {
 			Expect(f.Status(g.HTTP, token)).To(Equal(200))
 			return redis.Calls("getrange") - before
-		}, 20*time.Second, 20*time.Millisecond).Should(BeNumerically(">", 20), "the lease is over, Redis is read")
+		}, soon, 20*time.Millisecond).Should(BeNumerically(">", 20), "the lease is over, Redis is read")
 		Expect(f.Status(g.HTTP, revoked)).NotTo(Equal(200))
 		settings, err := os.ReadFile(filepath.Join(g.StateDir, "run", "g", "level2.json"))
 		Expect(err).NotTo(HaveOccurred())

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -74,7 +73,7 @@ var _ = Describe("a state directory of an earlier version", func() {
 				Expect(err).NotTo(HaveOccurred())
 				return r.Status
 			}
-			Eventually(func() int { return status("good-token") }, 20*time.Second, 50*time.Millisecond).Should(Equal(200))
+			Eventually(func() int { return status("good-token") }, soon, often).Should(Equal(200))
 			Expect(status("revoked-token")).To(Equal(401))
 			issued, err := framework.Do(framework.TrustingClient(c.CAFile()), http.MethodPost, fmt.Sprintf("https://localhost:%d/orders/oauth2/token", c.HTTPS),
 				http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, "grant_type=client_credentials&client_id=alice-app&client_secret=alice-secret&scope=read")

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -34,23 +33,23 @@ var _ = Describe("SIGTERM", func() {
 			}
 			answered <- status
 		}()
-		Eventually(f.Upstream.Held, 10*time.Second).Should(Receive())
+		Eventually(f.Upstream.Held, soon).Should(Receive())
 		return answered
 	}
 
 	BeforeEach(func() {
-		c = framework.NewControlPlane("standalone").Start()
+		c = framework.NewControlPlane("standalone", "--drain-timeout", "1h").Start() // a spec ends what it holds
 		f = framework.NewFixture(c)
 	})
 
 	It("lets requests in flight finish", func() {
 		answered := hold(f.MustMint(c.HTTPS))
 		c.Signal(syscall.SIGTERM)
-		Eventually(c.Output, 10*time.Second).Should(ContainSubstring("draining"))
+		Eventually(c.Output, soon).Should(ContainSubstring("draining"))
 		Expect(c.Running()).To(BeTrue())
 		close(f.Upstream.Release)
-		Eventually(answered, 10*time.Second).Should(Receive(Equal(200)))
-		Expect(c.Exit(20*time.Second)).To(Equal(0), c.Output())
+		Eventually(answered, soon).Should(Receive(Equal(200)))
+		Expect(c.Exit(soon)).To(Equal(0), c.Output())
 		Expect(framework.RunningEnvoy(c.StateDir)).To(BeZero())
 	})
 
@@ -58,12 +57,12 @@ var _ = Describe("SIGTERM", func() {
 		answered := hold(f.MustMint(c.HTTPS))
 		pid := framework.RunningEnvoy(c.StateDir)
 		c.Signal(syscall.SIGTERM)
-		Eventually(c.Output, 10*time.Second).Should(ContainSubstring("draining"))
+		Eventually(c.Output, soon).Should(ContainSubstring("draining"))
 		c.Signal(syscall.SIGTERM)
-		Expect(c.Exit(5 * time.Second)).NotTo(Equal(0))
+		Expect(c.Exit(soon)).NotTo(Equal(0))
 		Expect(c.Output()).To(MatchRegexp(`a second signal ends envoy at once" requests=1 connections=[1-9]`))
 		close(f.Upstream.Release)
-		Eventually(answered, 10*time.Second).Should(Receive())
+		Eventually(answered, soon).Should(Receive())
 		Expect(framework.Alive(pid)).To(BeFalse(), "Envoy ended with its supervisor")
 	})
 })
@@ -92,7 +91,7 @@ var _ = Describe("SIGHUP", func() {
 			_ = read.Process.Signal(syscall.SIGHUP) // the shell's, after the kernel's
 			ended := make(chan error, 1)
 			go func() { ended <- read.Wait() }()
-			Eventually(ended, 30*time.Second).Should(Receive(), command)
+			Eventually(ended, soon).Should(Receive(), command)
 			Expect(read.ProcessState.Exited()).To(BeTrue(), command+" was ended by a signal: "+read.ProcessState.String())
 			Expect(framework.Envoys(c.StateDir)).To(BeEmpty(), command)
 		}
@@ -103,9 +102,9 @@ var _ = Describe("SIGHUP", func() {
 		g := framework.StartGateway(c, "gateway-2")
 		Expect(framework.Envoys(g.StateDir)).To(HaveLen(1))
 		g.Signal(syscall.SIGHUP)
-		Expect(g.Exit(30*time.Second)).To(Equal(0), g.Output())
+		Expect(g.Exit(soon)).To(Equal(0), g.Output())
 		Expect(framework.Envoys(g.StateDir)).To(BeEmpty())
 		c.Signal(syscall.SIGHUP)
-		Expect(c.Exit(30*time.Second)).To(Equal(0), c.Output())
+		Expect(c.Exit(soon)).To(Equal(0), c.Output())
 	})
 })

@@ -104,7 +104,7 @@ var _ = Describe("strangers with random tokens", func() {
 		var once sync.Once
 		end := func() { once.Do(func() { close(stop) }) }
 		defer end()
-		Eventually(sent.Load, 30*time.Second, 10*time.Millisecond).Should(BeNumerically(">", 2000))
+		Eventually(sent.Load, soon, 10*time.Millisecond).Should(BeNumerically(">", 2000))
 		// Somebody else: turns go by address.
 		friend := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 			DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext,
@@ -130,6 +130,6 @@ var _ = Describe("strangers with random tokens", func() {
 		AddReportEntry("strangers", fmt.Sprintf("%d random tokens in %v, slowest first use %v, Redis left alone %d times", seen, took, slowest,
 			strings.Count(c.Output(), "left alone for a while")))
 		token := f.MustMint(c.HTTPS)
-		Eventually(func() int { return status(token) }, 20*time.Second, 20*time.Millisecond).Should(Equal(200))
+		Eventually(func() int { return status(token) }, soon, 20*time.Millisecond).Should(Equal(200))
 	})
 })

@@ -92,14 +92,14 @@ var _ = Describe("an upgrade behind a load balancer", func() {
 				"--status-listen", "127.0.0.1", "--status-port", strconv.Itoa(r.status))
 			r.Program = former
 			r.Restart()
-			Eventually(func() error { return framework.Ready(r.status) }, 20*time.Second, 50*time.Millisecond).Should(Succeed(), r.Output)
+			Eventually(func() error { return framework.Ready(r.status) }, soon, 50*time.Millisecond).Should(Succeed(), r.Output)
 			return r
 		}
 		a, b := start("a"), start("b")
 		ctx, stop := context.WithCancel(context.Background())
 		defer stop()
 		balancer := startBalancer(ctx, a, b)
-		Eventually(func() bool { return a.ready.Load() && b.ready.Load() }, 10*time.Second, 20*time.Millisecond).Should(BeTrue())
+		Eventually(func() bool { return a.ready.Load() && b.ready.Load() }, soon, 20*time.Millisecond).Should(BeTrue())
 		all := startCallers(ctx, balancer.pick, f.MustMint(a.HTTPS))
 		more := func(n int) {
 			GinkgoHelper()
@@ -107,6 +107,8 @@ var _ = Describe("an upgrade behind a load balancer", func() {
 			Eventually(all.served, 60*time.Second, 20*time.Millisecond).Should(BeNumerically(">", before+n))
 		}
 		more(500)
+		heard(a.Gateway)
+		heard(b.Gateway)
 
 		c.Signal(syscall.SIGTERM)
 		Expect(c.Exit(40*time.Second)).To(Equal(0), c.Output())
@@ -119,7 +121,7 @@ var _ = Describe("an upgrade behind a load balancer", func() {
 			r.Program = next
 			r.Append("--envoy-path", nextEnvoy)
 			r.Restart()
-			Eventually(r.ready.Load, 20*time.Second, 20*time.Millisecond).Should(BeTrue(), r.Output)
+			Eventually(r.ready.Load, soon, 20*time.Millisecond).Should(BeTrue(), r.Output)
 			more(500)
 		}
 		stop()

@@ -12,8 +12,9 @@ import (
 	"github.com/onsi/gomega"
 )
 
-// settling bounds what servers take to find out about each other.
-const settling = 30 * time.Second
+// settling bounds what servers take to start, and to find out about each other. Sentinels that did not
+// agree whom to elect wait for twelve seconds before they try again.
+const settling = 90 * time.Second
 
 // MasterName is what sentinels call the primary.
 const MasterName = "tokens"

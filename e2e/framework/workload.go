@@ -80,7 +80,7 @@ func StartEcho(name string) int {
 	gomega.ExpectWithOffset(1, err).NotTo(gomega.HaveOccurred())
 	var work sync.WaitGroup
 	var mu sync.Mutex
-	open := map[net.Conn]bool{}
+	open, over := map[net.Conn]bool{}, false
 	work.Go(func() {
 		for {
 			conn, err := ln.Accept()
@@ -89,6 +89,9 @@ func StartEcho(name string) int {
 			}
 			mu.Lock()
 			open[conn] = true
+			if over { // it was accepted just before the end
+				_ = conn.Close()
+			}
 			mu.Unlock()
 			work.Go(func() {
 				for lines := bufio.NewScanner(conn); lines.Scan(); {
@@ -106,6 +109,7 @@ func StartEcho(name string) int {
 	ginkgo.DeferCleanup(func() {
 		_ = ln.Close()
 		mu.Lock()
+		over = true
 		for conn := range open {
 			_ = conn.Close()
 		}

@@ -415,6 +415,7 @@ func echoAt(ln net.Listener) net.Listener {
 	var work sync.WaitGroup
 	var mu sync.Mutex
 	var open []net.Conn
+	over := false
 	work.Go(func() {
 		for {
 			conn, err := ln.Accept()
@@ -423,6 +424,9 @@ func echoAt(ln net.Listener) net.Listener {
 			}
 			mu.Lock()
 			open = append(open, conn)
+			if over { // it was accepted just before the end
+				_ = conn.Close()
+			}
 			mu.Unlock()
 			work.Go(func() {
 				defer func() { _ = conn.Close() }()
@@ -437,6 +441,7 @@ func echoAt(ln net.Listener) net.Listener {
 	DeferCleanup(func() {
 		_ = ln.Close()
 		mu.Lock()
+		over = true
 		for _, conn := range open {
 			_ = conn.Close()
 		}

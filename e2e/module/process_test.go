@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	startTimeout = 20 * time.Second
+	startTimeout = time.Minute
 	// patience bounds waits for what must happen soon.
-	patience = 10 * time.Second
+	patience = time.Minute
 )
 
 // process is a child whose output is read until it ends.

@@ -21,6 +21,8 @@ const (
 	soakTime = 20 * time.Second
 	// feeders send bodies of which nobody reads the end.
 	feeders = 16
+	// leastCollections is how often the garbage collector has to run.
+	leastCollections = 100
 	// soakLeak bounds what Envoy and the front may keep, in bytes: its tables grow in steps.
 	soakLeak = 4 << 20
 )
@@ -43,10 +45,13 @@ func TestSoak(t *testing.T) {
 	version := soak(t, w, r, 0, duration/4)
 	before := whenQuiet(t, w)
 	version = soak(t, w, r, version, duration-duration/4)
+	for more := 0; more < 20 && w.collections(t) < leastCollections; more++ { // the machine has much else to do
+		version = soak(t, w, r, version, duration/4)
+	}
 	after := whenQuiet(t, w)
 	collections := w.collections(t)
 	t.Logf("%d listeners, %d collections; before %v, after %v", version, collections, before, after)
-	if collections < 100 {
+	if collections < leastCollections {
 		t.Errorf("the garbage collector ran %d times only", collections)
 	}
 	if after.allocated-before.allocated > soakLeak || after.inGo-before.inGo > growthGo {

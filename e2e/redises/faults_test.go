@@ -119,6 +119,7 @@ func babble(answer string) (port int) {
 	var (
 		mu    sync.Mutex
 		conns []net.Conn
+		over  bool
 		all   sync.WaitGroup
 	)
 	all.Go(func() {
@@ -128,6 +129,9 @@ func babble(answer string) (port int) {
 				return
 			}
 			mu.Lock()
+			if over { // it was accepted just before the end
+				_ = conn.Close()
+			}
 			conns = append(conns, conn)
 			mu.Unlock()
 			all.Go(func() {
@@ -146,6 +150,7 @@ func babble(answer string) (port int) {
 	DeferCleanup(func() {
 		_ = l.Close()
 		mu.Lock()
+		over = true
 		for _, conn := range conns {
 			_ = conn.Close()
 		}

@@ -3,6 +3,8 @@ package traffic_test
 import (
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -45,6 +47,11 @@ func newBackend(name string) *backend {
 	b.status.Store(http.StatusOK)
 	b.health.Store(http.StatusOK)
 	b.Server = httptest.NewUnstartedServer(http.HandlerFunc(b.serve))
+	_ = b.Listener.Close() // nothing was accepted
+	// Nobody gets its port when a spec has closed it, as somebody may get one that the system has chosen.
+	ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", framework.FreePorts(1)[0]))
+	Expect(err).NotTo(HaveOccurred())
+	b.Listener = ln
 	DeferCleanup(func() { framework.EndServer(b.Server) })
 	return b
 }

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -23,7 +22,7 @@ func clientFrom(address string) *http.Client {
 	}
 	DeferCleanup(t.CloseIdleConnections)
 	return &http.Client{
-		Transport: t, Timeout: 10 * time.Second,
+		Transport: t, Timeout: patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -142,7 +142,7 @@ var _ = Describe("a WebSocket service", func() {
 			}
 			expose(name, fields)
 			api.Converged()
-			conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", c.HTTP), 5*time.Second)
+			conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", c.HTTP), patience)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(func() { _ = conn.Close() }) // the gateway may have been first
 			Expect(conn.SetDeadline(time.Now().Add(patience))).To(Succeed())

@@ -21,7 +21,7 @@ func connect(server string, edit func(*tls.Config)) (*tls.Conn, error) {
 	if edit != nil {
 		edit(config)
 	}
-	return tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", fmt.Sprintf("127.0.0.1:%d", c.HTTPS), config)
+	return tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", fmt.Sprintf("127.0.0.1:%d", c.HTTPS), config)
 }
 
 // dial is a connection that stays open until the end of the spec.
@@ -45,7 +45,7 @@ func shownTo(server string, edit func(*tls.Config)) string {
 
 // again sends a request on an open connection and reports whether it stays open.
 func again(conn net.Conn) (open bool) {
-	Expect(conn.SetDeadline(time.Now().Add(5 * time.Second))).To(Succeed())
+	Expect(conn.SetDeadline(time.Now().Add(patience))).To(Succeed())
 	_, err := fmt.Fprint(conn, "GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n")
 	ExpectWithOffset(1, err).NotTo(HaveOccurred())
 	r, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -19,7 +19,7 @@ import (
 const trustedProxy = "127.0.0.2"
 
 // patience bounds every wait for something to be seen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // The world of every spec.
 var (

@@ -17,7 +17,7 @@ import (
 	"github.com/meshgate/meshgate/e2e/netns"
 )
 
-const patience = "20s"
+const patience = "60s"
 
 // strict makes a mesh in which everybody proves who they are.
 func strict(api *framework.API) {

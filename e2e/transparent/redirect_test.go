@@ -119,7 +119,7 @@ var _ = Describe("transparent proxying", func() {
 		Expect(asWorkload(netns.There4 + ":81")).To(Equal("stranger called by " + netns.Here4))
 		Expect(s.Stat(passed)).To(Equal(1))
 		api.Put("meshes", framework.Document{"type": "Mesh", "name": "net", "networking": map[string]any{"outbound": map[string]any{"passthrough": false}}})
-		Eventually(func() string { return asWorkload(netns.There4 + ":81") }, "10s", "50ms").Should(Equal("nothing"))
+		Eventually(func() string { return asWorkload(netns.There4 + ":81") }, patience, "50ms").Should(Equal("nothing"))
 		Expect(asWorkload(netns.Here4+":8080")).To(HavePrefix("workload"), "what stays on the machine is left alone")
 
 		By("what comes to the workload comes through the proxy")
@@ -176,7 +176,7 @@ var _ = Describe("transparent proxying", func() {
 			"targetRef": map[string]any{"kind": "Mesh"},
 			"from":      []any{map[string]any{"targetRef": map[string]any{"kind": "Mesh"}, "default": map[string]any{"config": map[string]any{"global_credentials": true}}}},
 		}})
-		Eventually(func() string { return from("[" + netns.Here6 + "]:8080") }, "10s", "50ms").Should(Equal("nothing"))
+		Eventually(func() string { return from("[" + netns.Here6 + "]:8080") }, patience, "50ms").Should(Equal("nothing"))
 		Expect(from("["+netns.Here6+"]:8081")).To(Equal("workload's neighbour called by ::1"), "it is no inbound")
 
 		By("an inbound at an address of IPv6")
@@ -185,7 +185,7 @@ var _ = Describe("transparent proxying", func() {
 		Eventually(func() int {
 			from("[" + netns.Here6 + "]:8080")
 			return s.Stat("cluster.localhost_8080.upstream_cx_total")
-		}, "10s", "50ms").ShouldNot(BeZero())
+		}, patience, "50ms").ShouldNot(BeZero())
 		Expect(from("[" + netns.Here6 + "]:8080")).To(Equal("workload called by ::1"))
 	})
 })
