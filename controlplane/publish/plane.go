@@ -139,9 +139,7 @@ func (s *standing) lack(scopes []string) {
 		}
 		delete(s.parts, scope)
 		s.mended = append(s.mended, scope)
-		if s.since == 0 || shown+1 < s.since {
-			s.since = shown + 1
-		}
+		s.date(shown + 1)
 	}
 	for _, scope := range scopes {
 		if _, already := s.parts[scope]; already {
@@ -151,6 +149,13 @@ func (s *standing) lack(scopes []string) {
 			s.parts = map[string]uint64{}
 		}
 		s.parts[scope] = s.revision
+	}
+}
+
+// date notes that the sets of the next publication may contain a revision.
+func (s *standing) date(revision uint64) {
+	if s.since == 0 || revision < s.since {
+		s.since = revision
 	}
 }
 

@@ -19,6 +19,7 @@ func (p *zonePlane) attempt(all bool, now time.Time) (out batch) {
 		return nil
 	}
 	p.retry, p.refused = retry{}, refused
+	p.date(out)
 	maps.Copy(p.joined, out)
 	for _, err := range refused {
 		if failed := panicOf(err); failed != nil {
@@ -28,6 +29,26 @@ func (p *zonePlane) attempt(all bool, now time.Time) (out batch) {
 	}
 	p.again = retry{}
 	return out
+}
+
+// date notes since when those who keep their last set lack something, and dates back what the others get after they
+// have: until a proxy has confirmed that, it has none of the revisions between. Each has its own date, because the
+// scope that tells rotations of them is mended only with the last one.
+func (p *zonePlane) date(out batch) {
+	for id := range p.refused {
+		if _, already := p.overdue[id]; !already {
+			p.overdue[id] = p.revision + 1
+		}
+	}
+	for id, lacks := range p.overdue {
+		if p.refused[id] != nil {
+			continue
+		}
+		delete(p.overdue, id)
+		if out[id] != nil {
+			p.standing.date(lacks)
+		}
+	}
 }
 
 // plan plans all connected proxies, or those alone of which making the set panicked. It returns the sets

@@ -23,13 +23,15 @@ type keeping struct {
 	behind []string
 	err    error
 	panics bool
+	// trips are the ports with which it panics.
+	trips []uint32
 }
 
 func (*keeping) Update(*view.Zone)   {}
 func (*keeping) Failures() []failure { return nil }
 func (k *keeping) Behind() []string  { return k.behind }
-func (k *keeping) Set(string, uint32) (*resource.Set, error) {
-	if k.panics {
+func (k *keeping) Set(_ string, port uint32) (*resource.Set, error) {
+	if k.panics || slices.Contains(k.trips, port) {
 		panic("a mistake")
 	}
 	return k.set, k.err
@@ -145,4 +147,67 @@ func TestEgressesShowNothingNewOfWhatTheyKeep(t *testing.T) {
 		_, known := snaps.Shown(EgressesScope)
 		return !known
 	})
+}
+
+// TestLateSetsAreDatedBack: a proxy of the zone of which making the set panicked has confirmed none of the revisions
+// that it lacked before it has confirmed the set that comes in the end, whoever else still lacks something.
+func TestLateSetsAreDatedBack(t *testing.T) {
+	const first, second, in = "zone/egress/out", "zone/egress/over", "zone/ingress/in"
+	db, snaps := memstore.New(), snapshot.New()
+	l := &left{t, db, Begin(t, db, Options{Publisher: snaps}, nil), snaps}
+	for port, name := range []string{"", "", "out", "over"} {
+		if name != "" {
+			storetest.Put(t, db, mesh.ZoneEgresses, "", name, &mesh.ZoneEgress{Networking: &mesh.ZoneEgressNetworking{Address: "127.0.0.1", Port: uint32(port)}})
+		}
+	}
+	storetest.Put(t, db, mesh.ZoneIngresses, "", "in", &mesh.ZoneIngress{Networking: &mesh.ZoneIngressNetworking{Address: "127.0.0.1", Port: 4}})
+	subs := map[string]*snapshot.Subscription{}
+	for _, id := range []string{first, second, in} {
+		release, err := l.loop.Connect(t.Context(), id, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		subs[id] = snaps.Subscribe(id)
+		defer subs[id].Close()
+	}
+	of := func(roots string, trips ...uint32) *keeping {
+		return &keeping{trips: trips, set: resource.NewSet([]*resource.Resource{resource.New(resource.Secret, mesh.SecretCA("bank"), []byte(roots))}, nil)}
+	}
+	ingresses := func(k *keeping) {
+		p := l.loop.openedZone()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.planners[mesh.ProxyIngress] = k
+	}
+	confirm := func(ids ...string) {
+		for _, id := range ids {
+			subs[id].Confirm(subs[id].State())
+		}
+	}
+	confirmed := func(what string, revision uint64, scopes []string, want ...string) {
+		t.Helper()
+		got := snaps.Settled(revision, scopes, nil)
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v have confirmed revision %d, not %v", what, got, revision, want)
+		}
+	}
+	egresses, zone := []string{ZoneScope, EgressesScope}, []string{ZoneScope}
+
+	ingresses(of("old"))
+	l.next(of("old"))
+	confirm(first, second, in)
+	ingresses(of("new", 4))
+	lacked := l.next(of("new", 2, 3))
+	confirm(first, second, in)
+	confirmed("while none can be made", lacked, egresses)
+	l.next(of("new", 3))
+	ingresses(of("new"))
+	l.next(of("new"))
+	confirm(second)
+	confirmed("when all are made", lacked, egresses, second)
+	confirmed("when all are made", lacked, zone, second)
+	confirm(first, in)
+	confirmed("when all have confirmed", lacked, egresses, first, second, in)
 }

@@ -46,6 +46,8 @@ type zonePlane struct {
 	// why one of them keeps that.
 	joined  map[string]*resource.Set
 	refused map[string]error
+	// overdue holds, of those who keep one, the oldest revision that it may lack.
+	overdue map[string]uint64
 	// panics are what panicked in the last plan that was made all the same.
 	panics []failure
 	log    *slog.Logger
@@ -64,7 +66,7 @@ func (l *Loop) zone(ctx context.Context) (*zonePlane, error) {
 	fresh := func() zonePlanners { return newZonePlanners(l.Policies) }
 	p := &zonePlane{
 		turns: newTurns(), following: following[*view.Zone]{scope: scope}, planners: fresh(), fresh: fresh,
-		joined: map[string]*resource.Set{}, refused: map[string]error{}, log: l.Log,
+		joined: map[string]*resource.Set{}, refused: map[string]error{}, overdue: map[string]uint64{}, log: l.Log,
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,6 +149,7 @@ func (p *zonePlane) setOf(id string) (*resource.Set, error) {
 
 func (p *zonePlane) leave(node string, _ time.Time) {
 	delete(p.joined, node)
+	delete(p.overdue, node)
 	if p.refused[node] != nil {
 		delete(p.refused, node)
 		p.signal() // nothing may be behind any more
