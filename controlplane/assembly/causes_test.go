@@ -13,10 +13,12 @@ import (
 
 	"github.com/meshgate/meshgate/controlplane/config"
 	"github.com/meshgate/meshgate/controlplane/httpkit"
+	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // TestCausesAreForTheLog: whoever shows a token that names the issuer, which anybody can write, learns from
-// no API where the issuer is and how it is reached. The log of each request says it.
+// no API where the issuer is and how it is reached. The log of each request says it, and the audit log that the call
+// was refused.
 func TestCausesAreForTheLog(t *testing.T) {
 	issuer := fmt.Sprintf("http://127.0.0.1:%d/sentinel", freePort(t))
 	part := base64.RawURLEncoding.EncodeToString
@@ -59,6 +61,22 @@ func TestCausesAreForTheLog(t *testing.T) {
 				if strings.Contains(string(body), secret) {
 					t.Errorf("%s answers %s", api, body)
 				}
+			}
+		}
+		for name, identify := range map[string]func(*http.Request) (model.Actor, error){
+			"mesh": cp.callers().Identify, "admin": cp.identifyAdmin, "cloud": cp.identifyCloud,
+		} {
+			told := 0
+			refuse := func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusServiceUnavailable) }
+			h := httpkit.Administered(name, func(r httpkit.Refusal) {
+				if told++; !r.IssuerAway || r.Status != http.StatusServiceUnavailable {
+					t.Errorf("%s tells of %+v", name, r)
+				}
+			}, httpkit.Identified(identify, refuse, http.NotFoundHandler()))
+			r := httptest.NewRequest(http.MethodGet, "https://cp.example/", nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			if httpkit.Observe(h, slog.New(slog.DiscardHandler)).ServeHTTP(httptest.NewRecorder(), r); told != 1 {
+				t.Errorf("%s tells the audit log of %d refusals", name, told)
 			}
 		}
 	})

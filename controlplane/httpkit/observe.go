@@ -36,6 +36,8 @@ type Entry struct {
 	Trace string
 	// Code is the domain code of the answer, such as a fault code.
 	Code string
+	// IssuerAway says that nobody can tell who the caller is, because the issuer of the token cannot be reached.
+	IssuerAway bool
 	// Cause is the internal error behind the answer. It is shown only in the log.
 	Cause    error
 	panicked bool // the handler panicked; Cause says why

@@ -19,7 +19,8 @@ type Call struct {
 	UserAgent string
 }
 
-// Refusal is a request to an administration API that was answered with 401 or 403.
+// Refusal is a request to an administration API that was answered with 401 or 403, or with 503 because the issuer of
+// its token could not be reached; see [Entry.IssuerAway].
 type Refusal struct {
 	*Entry
 	Status int
@@ -38,7 +39,7 @@ func Administered(api string, tell func(Refusal), next http.Handler) http.Handle
 
 // tellRefusal tells who wants to know of a refusal.
 func (e *Entry) tellRefusal(status int) {
-	if e.refused != nil && (status == http.StatusUnauthorized || status == http.StatusForbidden) {
+	if e.refused != nil && (status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusServiceUnavailable && e.IssuerAway) {
 		e.refused(Refusal{e, status})
 	}
 }

@@ -7,13 +7,14 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/meshgate/meshgate/controlplane/model"
 )
 
 // TestAdministered: of an administration API, whoever wants to know learns of 401 and 403, and of nothing
-// else; of other handlers behind the same server it learns nothing.
+// else, but for 503 while the issuer of the token is away; of other handlers behind the same server it learns nothing.
 func TestAdministered(t *testing.T) {
 	var got []string
 	tell := func(r Refusal) {
@@ -42,6 +43,19 @@ func TestAdministered(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
+	away := Administered("mesh", tell, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		EntryOf(r.Context()).IssuerAway = true
+		w.WriteHeader(status)
+	}))
+	for status = range 600 {
+		if status >= 200 && status/100 != 4 {
+			call(away)
+		}
+	}
+	if len(got) != 3 || !strings.HasPrefix(got[2], "503 mesh ") {
+		t.Errorf("while an issuer is away: %q", got)
+	}
+	got = got[:2]
 	status = 403
 	call(Administered("mesh", nil, inner))
 	call(Administered("mesh", tell, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("broken") })))

@@ -10,7 +10,7 @@ import (
 )
 
 // The bounds of refusals. Anybody can cause any number of them, and must push out no changes: at the rates
-// of rateTotal and of the sums, seven days make 302,400 events, less than a third of [cloud.MaxEvents].
+// of rateTotal and of the sums, seven days make 312,480 events, less than a third of [cloud.MaxEvents].
 const (
 	// burstEach calls of one address are told one by one at once, and then one in rateEach; those of all
 	// addresses burstTotal at once, and then one in rateTotal.
@@ -113,6 +113,9 @@ func (b *bounds) sum(e *audit.Event) {
 
 // reasonSummed is the reason of an event that sums up calls which were too many to be told one by one.
 const reasonSummed = "too_many"
+
+// reasonIssuer is the reason of a refusal because the issuer of the token could not be reached.
+const reasonIssuer = "issuer_unreachable"
 
 // close returns the sums and begins anew.
 func (b *bounds) close() (list []audit.Event) {

@@ -70,7 +70,11 @@ const maxWaiting = 256
 // Refused notes a refused call. It never waits. Calls beyond the bounds are counted, and summed up by one
 // event for many of them.
 func (t *Trail) Refused(r httpkit.Refusal) {
-	e := t.event(r.Entry, &audit.Administration{Class: audit.Refusal, Actor: r.Actor, Kind: r.Kind, Name: r.Name, Status: r.Status, Reason: r.Code, Count: 1})
+	reason := r.Code
+	if r.IssuerAway {
+		reason = reasonIssuer
+	}
+	e := t.event(r.Entry, &audit.Administration{Class: audit.Refusal, Actor: r.Actor, Kind: r.Kind, Name: r.Name, Status: r.Status, Reason: reason, Count: 1})
 	e.Time = t.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -272,6 +273,32 @@ func (w *world) refuse(from string, status int) {
 	r.RemoteAddr = from
 	r.Header.Set("User-Agent", "evil")
 	h.ServeHTTP(httptest.NewRecorder(), r)
+}
+
+// TestIssuerAway: a call that is refused because the issuer of its token is away is an event, with its reason and
+// within the bounds of others.
+func TestIssuerAway(t *testing.T) {
+	w := newWorld(t)
+	w.write(ann(t), destination("siem", "s3cret"))
+	w.turn(true)
+	stop := w.run()
+	const calls = burstEach + 5
+	for range calls {
+		e := &httpkit.Entry{Code: "unavailable", IssuerAway: true, Call: httpkit.Call{API: "mesh", Source: netip.MustParseAddr("192.0.2.1")}}
+		w.trail.Refused(httpkit.Refusal{Entry: e, Status: http.StatusServiceUnavailable})
+	}
+	w.minute <- struct{}{}
+	stop()
+	reasons := map[string]int{}
+	for _, e := range w.events()[1:] {
+		if e.Administration.Status != http.StatusServiceUnavailable {
+			t.Errorf("%+v", e.Administration)
+		}
+		reasons[e.Administration.Reason] += e.Administration.Count
+	}
+	if reasons["issuer_unreachable"] != burstEach || reasons[reasonSummed] != calls-burstEach {
+		t.Errorf("%v", reasons)
+	}
 }
 
 // TestRefusals: each refused call is an event, by who made it from where.
