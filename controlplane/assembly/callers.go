@@ -104,7 +104,7 @@ func (cp *ControlPlane) userOf(ctx context.Context, token string) (model.Actor, 
 	if cp.issuer != nil && cp.issuer.Issued(token) {
 		name, groups, err := cp.issuer.Check(ctx, token)
 		if err != nil {
-			httpkit.EntryOf(ctx).IssuerAway = fault.Is(err, fault.Unavailable)
+			httpkit.EntryOf(ctx).IssuerAway = fault.Is(err, fault.Unavailable) && ctx.Err() == nil // the caller may have left
 			return model.Actor{}, err
 		}
 		who, ok := httpkit.ForeignUser(name, groups)

@@ -198,7 +198,8 @@ func (r *Registry) Away(concerned func(scope string) bool) (count int, names []s
 // and that its filters may answer from memory or from their disks. By calling it, the caller
 // states that none of the node's processes runs or will come back with either. It fails with
 // NotFound for an unknown node and with Conflict for a connected one, also if it connects
-// meanwhile as what it was: the node and what is stored of it stay. One that registers
+// meanwhile as what it was: the node and what is stored of it stay, and what its filters
+// remembered is forgotten all the same. One that registers
 // meanwhile is another one, and stays without an error.
 //
 // allowed, if set, may refuse the deletion of what is stored, by its kind. Nothing is done then.
