@@ -37,8 +37,11 @@ import (
 // receiver is a SIEM that answers as it is told, and notes what it has taken.
 type receiver struct {
 	*httptest.Server
-	mu      sync.Mutex
-	answers []int // of the next requests; 200 after them
+	mu sync.Mutex
+	// answers are those of the next requests, or [unreached]; 200 after them.
+	answers []int
+	// later, if set, is what it says with 429 and 503 about when to ask again.
+	later string
 	// refuses has the ids of events with which a request is answered with refusal, or 400 if that is 0.
 	refuses map[string]bool
 	refusal int
@@ -105,6 +108,9 @@ func (r *receiver) serve(w http.ResponseWriter, req *http.Request) {
 	if status == http.StatusOK {
 		r.taken = append(r.taken, ids...)
 	}
+	if r.later != "" && (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) {
+		w.Header().Set("Retry-After", r.later)
+	}
 	w.WriteHeader(status)
 	r.seen <- struct{}{}
 }
@@ -141,6 +147,8 @@ type world struct {
 	natural bool
 	// connects, if set, is told of each connection before it is made, and refuses it if it returns true.
 	connects func(netip.AddrPort) bool
+	// gathers, if set, is called while the first event of a batch waits for others.
+	gathers func()
 	// mute lets the engine that was started last write nothing any more.
 	mute  *atomic.Bool
 	sinks []syslog.Target
@@ -224,6 +232,9 @@ func (w *world) rest(ctx context.Context, d time.Duration) error {
 	}
 	switch d {
 	case Window:
+		if w.gathers != nil {
+			w.gathers()
+		}
 		return ctx.Err()
 	case tidying:
 		w.mu.Lock()

@@ -11,11 +11,17 @@ import (
 	"github.com/meshgate/meshgate/controlplane/cloud"
 )
 
-// down lets the next attempts at a receiver fail, after all others.
-func (r *receiver) down(attempts int) {
+// down lets the next attempts at a receiver fail, after all others. It says when to ask again where that counts.
+func (r *receiver) down(attempts int, statuses ...int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.answers = slices.Repeat([]int{http.StatusBadGateway}, attempts)
+	if len(statuses) == 0 {
+		statuses = []int{http.StatusBadGateway}
+	}
+	r.later, r.answers = "7", nil
+	for i := range attempts {
+		r.answers = append(r.answers, statuses[i%len(statuses)])
+	}
 }
 
 // attempts is how often a request is sent that always fails.
@@ -25,6 +31,7 @@ const attempts = 1 + maxRetries
 func delivered(t *testing.T, events int) (w *world, r *receiver, hand *worker, ids []string) {
 	t.Helper()
 	w, r = newWorld(t), newReceiver(t)
+	w.reached(r)
 	w.hook("p", r, true)
 	ids = w.happen("p", 0, events)
 	hand = w.byHand("p")
