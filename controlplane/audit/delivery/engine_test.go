@@ -54,6 +54,7 @@ type receiver struct {
 	instead http.HandlerFunc
 	taken   []string
 	tries   int
+	streak  streak
 	seen    chan struct{}
 }
 
@@ -92,9 +93,9 @@ func (r *receiver) serve(w http.ResponseWriter, req *http.Request) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	status := http.StatusOK
+	status, outage := http.StatusOK, len(r.answers) > 0
 	switch {
-	case len(r.answers) > 0:
+	case outage:
 		status, r.answers = r.answers[0], r.answers[1:]
 	case !ok:
 		status = http.StatusUnauthorized
@@ -105,6 +106,7 @@ func (r *receiver) serve(w http.ResponseWriter, req *http.Request) {
 	case slices.ContainsFunc(ids, func(id string) bool { return r.refuses[id] }):
 		status = cmp.Or(r.refusal, http.StatusBadRequest)
 	}
+	r.streak.note(ids, status, outage)
 	if status == http.StatusOK {
 		r.taken = append(r.taken, ids...)
 	}

@@ -30,6 +30,7 @@ func (w *world) reached(r *receiver) {
 			return false
 		}
 		r.tries, r.answers = r.tries+1, r.answers[1:]
+		r.streak.note(nil, unreached, true)
 		return true
 	}
 }
