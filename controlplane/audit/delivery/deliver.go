@@ -22,7 +22,7 @@ func (w *worker) deliver(ctx context.Context, job *work) (outcome, error) {
 	if len(job.events) == 0 {
 		return went, w.end(ctx, job, conclusion{cursor: job.upTo(0)})
 	}
-	r, n, at, got := w.try(ctx, job, job.events[:min(w.live.most, len(job.events))], patiently, w.unchanged)
+	r, n, at, got := w.try(ctx, job, job.events[:min(w.live.most, len(job.events))], none, w.unchanged)
 	switch {
 	case got != went:
 		return got, nil
@@ -64,7 +64,7 @@ func (w *worker) single(ctx context.Context, job *work, r result, at time.Time) 
 			}
 			job = more
 		}
-		r, _, at, got := w.try(ctx, job, job.events[i:i+1], patiently, w.unchanged)
+		r, _, at, got := w.try(ctx, job, job.events[i:i+1], none, w.unchanged)
 		switch {
 		case got != went:
 			return got, nil
@@ -78,27 +78,25 @@ func (w *worker) single(ctx context.Context, job *work, r result, at time.Time) 
 	return failed, w.fail(ctx, job, first, at)
 }
 
-// patiently is for deliveries that are worth all attempts.
-const patiently = false
-
 // try makes all attempts to deliver the first n of some events, as many as fit into a request. It returns [went]
 // with the last result, whatever that is, and another outcome if it was broken off. Each attempt signs anew: a key
 // may be withdrawn between two, and what it signed counts for nothing then.
 //
-// With once set it makes one attempt alone.
-func (w *worker) try(ctx context.Context, job *work, events []audit.Event, once bool, unchanged func(context.Context, *work) bool) (r result, n int, began time.Time, got outcome) {
-	for retries := 0; ; retries++ {
+// At so many events as limit, or more, it makes no other attempt after one that may have failed at how much was sent.
+func (w *worker) try(ctx context.Context, job *work, events []audit.Event, limit int, unchanged func(context.Context, *work) bool) (r result, n int, began time.Time, got outcome) {
+	for retries, strained := 0, false; ; retries++ {
 		var body []byte
 		body, n = w.encode(events, job.destination.LogFormat)
 		began = w.Now()
 		sending, sent := w.finishing(ctx)
 		r = w.attempt(sending, &job.destination, body)
 		sent()
+		r.strained, strained = strained, strained || r.heavy()
 		if ctx.Err() != nil && r.status == 0 {
 			return r, n, began, moved // it was broken off, which says nothing of the receiver
 		}
 		wait, again := r.again(retries, w.Now())
-		if !again || once {
+		if !again || n >= limit && r.heavy() {
 			return r, n, began, went
 		}
 		w.status(ctx, job, r, began)

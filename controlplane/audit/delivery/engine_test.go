@@ -1,17 +1,13 @@
 package delivery
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"crypto/ed25519"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"sync"
@@ -35,100 +31,6 @@ import (
 	"github.com/meshgate/meshgate/controlplane/store/notice"
 )
 
-// receiver is a SIEM that answers as it is told, and notes what it has taken.
-type receiver struct {
-	*httptest.Server
-	mu      sync.Mutex
-	answers []int // of the next requests; 200 after them
-	// refuses has the ids of events with which a request is answered with refusal, or 400 if that is 0.
-	refuses map[string]bool
-	refusal int
-	// bears, if set, is how many events it bears at once. With more it answers 500, or, if it cuts, nothing.
-	bears int
-	cuts  bool
-	// silent, if set, is what a request waits for before it is answered.
-	silent chan struct{}
-	// instead, if set, answers all requests.
-	instead http.HandlerFunc
-	taken   []string
-	tries   int
-	seen    chan struct{}
-}
-
-func newReceiver(t testing.TB, answers ...int) *receiver {
-	r := &receiver{answers: answers, seen: make(chan struct{}, 1000)}
-	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r.mu.Lock()
-		serve := r.instead
-		r.mu.Unlock()
-		if serve == nil {
-			serve = r.serve
-		}
-		serve(w, req)
-	}))
-	t.Cleanup(r.Close)
-	return r
-}
-
-// answering has something else answer all requests; nil ends it.
-func (r *receiver) answering(instead http.HandlerFunc) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.instead = instead
-}
-
-func (r *receiver) serve(w http.ResponseWriter, req *http.Request) {
-	ids, ok := idsIn(req)
-	r.mu.Lock()
-	silent := r.silent
-	r.tries++
-	r.mu.Unlock()
-	if silent != nil {
-		r.seen <- struct{}{}
-		<-silent
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	status := http.StatusOK
-	switch {
-	case len(r.answers) > 0:
-		status, r.answers = r.answers[0], r.answers[1:]
-	case !ok:
-		status = http.StatusUnauthorized
-	case r.bears > 0 && len(ids) > r.bears && r.cuts:
-		panic(http.ErrAbortHandler)
-	case r.bears > 0 && len(ids) > r.bears:
-		status = http.StatusInternalServerError
-	case slices.ContainsFunc(ids, func(id string) bool { return r.refuses[id] }):
-		status = cmp.Or(r.refusal, http.StatusBadRequest)
-	}
-	if status == http.StatusOK {
-		r.taken = append(r.taken, ids...)
-	}
-	w.WriteHeader(status)
-	r.seen <- struct{}{}
-}
-
-// idsIn are the ids of the events in a request, and whether its credential is right.
-func idsIn(req *http.Request) (ids []string, ok bool) {
-	ok = req.Header.Get("Authorization") == "Basic c2VjcmV0"
-	for lines := bufio.NewScanner(req.Body); lines.Scan(); {
-		var e struct {
-			ID string `json:"event_id"`
-		}
-		ok = ok && json.Unmarshal(lines.Bytes(), &e) == nil
-		ids = append(ids, e.ID)
-	}
-	return ids, ok
-}
-
-func (r *receiver) events() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.taken)
-}
-
 // world is an engine over a store. Waits between attempts take no time, those after deliveries that
 // have failed last until settings change or [world.resume].
 type world struct {
@@ -142,6 +44,8 @@ type world struct {
 	natural bool
 	// connects, if set, is told of each connection before it is made, and refuses it if it returns true.
 	connects func(netip.AddrPort) bool
+	// gathers, if set, is called while the first event of a batch waits for others.
+	gathers func()
 	// mute lets the engine that was started last write nothing any more.
 	mute  *atomic.Bool
 	sinks []syslog.Target
@@ -225,6 +129,9 @@ func (w *world) rest(ctx context.Context, d time.Duration) error {
 	}
 	switch d {
 	case Window:
+		if w.gathers != nil {
+			w.gathers()
+		}
 		return ctx.Err()
 	case tidying:
 		w.mu.Lock()
@@ -502,12 +409,6 @@ func (w *world) bystander() (pass func()) {
 		n++
 		until(w.t, "the other portal", func() bool { return len(r.events()) == n })
 	}
-}
-
-func (r *receiver) requests() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.tries
 }
 
 // TestEndsAtAnyPoint: an engine that ends and one that begins repeat no more than what was under way,

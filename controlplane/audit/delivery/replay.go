@@ -103,8 +103,8 @@ func (r *refusals) more(job string) (everything bool) {
 // redeliver makes all attempts to deliver a batch. A job has failed if a single event fails, or a batch for a reason
 // that has nothing to do with its size: whoever made it sees that and can make it anew. No job fails because more was
 // tried than its receiver bears: after that comes a single event. An event that is refused alone is passed over:
-// others are not kept from coming again by it. What is only a try of the limit has one attempt: what happens
-// meanwhile waits for it, and nothing is lost if it fails.
+// others are not kept from coming again by it. What is only a try of the limit has one attempt if that fails at what
+// may be the size: what happens meanwhile waits for it, and nothing is lost.
 func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
 	if batch.job.Status != cloud.ReplayRunning {
 		if err := w.advance(ctx, batch, batch.job.Cursor, cloud.ReplayRunning); err != nil {
@@ -112,7 +112,7 @@ func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
 		}
 		w.replayed.patience = minPatience // whoever makes a job may have mended the receiver
 	}
-	r, n, at, got := w.try(ctx, &batch.work, batch.events[:min(w.replayed.most, len(batch.events))], w.replayed.probes(), func(ctx context.Context, _ *work) bool { return w.stillReplays(ctx, batch) })
+	r, n, at, got := w.try(ctx, &batch.work, batch.events[:min(w.replayed.most, len(batch.events))], w.replayed.limit, func(ctx context.Context, _ *work) bool { return w.stillReplays(ctx, batch) })
 	if got != went {
 		return got, nil
 	}
@@ -120,12 +120,7 @@ func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
 	c := conclusion{r: r, at: at, tried: true, ended: true, step: batch.step(batch.upTo(n), cloud.ReplayRunning)}
 	switch {
 	case n > 1 && (r.unwanted() || r.heavy()):
-		if w.status(ctx, &batch.work, r, at); r.unwanted() {
-			w.replayed.halve(n)
-		} else {
-			w.replayed.shrink(&r, n)
-		}
-		return went, nil
+		return w.lessen(ctx, batch, r, n, at), nil
 	case r.delivered():
 		c.delivered, w.unwanted = n, refusals{}
 		w.replayed.grow(n)
@@ -136,6 +131,20 @@ func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
 		w.replayed.shrink(&r, n)
 	}
 	return went, w.end(ctx, &batch.work, c)
+}
+
+// lessen makes the next request of a replay smaller than one of n events that may have failed for that. A receiver
+// that says when to ask again is left alone so long before.
+func (w *worker) lessen(ctx context.Context, batch *rerun, r result, n int, at time.Time) outcome {
+	if w.status(ctx, &batch.work, r, at); r.unwanted() {
+		w.replayed.halve(n)
+		return went
+	}
+	w.replayed.shrink(&r, n)
+	if wait, said := r.asked(w.Now()); said && !w.wait(ctx, wait, func(ctx context.Context) bool { return w.stillReplays(ctx, batch) }) {
+		return moved
+	}
+	return went
 }
 
 // stillReplays reports whether a batch still is of the replay job of the portal, and goes to the same

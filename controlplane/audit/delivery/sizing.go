@@ -30,9 +30,6 @@ const (
 // whole is where each receiver begins.
 var whole = sizing{most: maxBatch, limit: none, patience: minPatience}
 
-// probes reports whether the next request tries the limit.
-func (s *sizing) probes() bool { return s.most >= s.limit }
-
 // halve makes the next request half of one that was refused for what it is.
 func (s *sizing) halve(n int) { s.most = n / 2 }
 

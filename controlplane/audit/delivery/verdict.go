@@ -40,6 +40,8 @@ type result struct {
 	final bool
 	// broken says that the connection stood and no answer came over it.
 	broken bool
+	// strained says that an attempt before it, with the same events, was heavy.
+	strained bool
 }
 
 // delivered reports whether the receiver has taken the events.
@@ -54,10 +56,16 @@ func (r *result) again(retries int, now time.Time) (wait time.Duration, again bo
 	if retries >= maxRetries || !r.passing() {
 		return 0, false
 	}
-	if wait, said := r.said(now); said {
-		return min(max(wait, minWait), maxWait), true
+	if wait, said := r.asked(now); said {
+		return wait, true
 	}
 	return min(minWait<<retries, maxWait), true
+}
+
+// asked is how long the receiver wants to be left alone, within the limits of retries.
+func (r *result) asked(now time.Time) (wait time.Duration, said bool) {
+	wait, said = r.said(now)
+	return min(max(wait, minWait), maxWait), said
 }
 
 // passing reports whether a failure may pass by itself.
@@ -96,5 +104,8 @@ func (r *result) unwanted() bool {
 }
 
 // heavy reports whether the receiver may have failed at how much was sent: it takes longer for it than anybody
-// waits, something in front of it does not let it pass, or one of the events is more than it can bear.
-func (r *result) heavy() bool { return r.broken || r.status >= http.StatusInternalServerError }
+// waits, something in front of it does not let it pass, or one of the events is more than it can bear. If it has
+// failed so before, and is not back, or busy, since, the cause is still the same.
+func (r *result) heavy() bool {
+	return r.broken || r.status >= http.StatusInternalServerError || r.strained && r.passing()
+}

@@ -123,18 +123,18 @@ func (w *worker) once(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return nothing, err
 	}
-	if !w.full && w.live.most == maxBatch && w.Rest(ctx, Window) != nil {
+	if !w.full && w.Rest(ctx, Window) != nil {
 		return nothing, nil
 	}
 	// Whoever had the lease before may have delivered meanwhile.
 	job, err := w.next(ctx)
+	w.full = job != nil && len(job.names) >= w.live.most
 	if err != nil || job == nil {
 		return nothing, err
 	}
 	if job.lost != "" {
 		return went, w.mourn(ctx, job)
 	}
-	w.full = len(job.names) >= w.live.most
 	got, err := w.deliver(held, job)
 	if got != moved {
 		w.hasTried(w.portal)
