@@ -182,3 +182,27 @@ func TestBurstsComeTogether(t *testing.T) {
 		})
 	}
 }
+
+// TestReplaysDoNotWaitForMore: between two requests of a replay nobody waits for what may happen meanwhile.
+func TestReplaysDoNotWaitForMore(t *testing.T) {
+	const events = 40
+	w, r, hand, ids := delivered(t, events)
+	waits := 0
+	w.gathers = func() { waits++ }
+	hand.replayed = sizing{most: 1, limit: none, patience: maxPatience}
+	w.pass(time.Second)
+	w.again("p", w.time().Add(-time.Hour), w.time())
+	r.refuse()
+	for got := went; got != nothing; {
+		var err error
+		if got, err = hand.turn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := r.requests(); n < 1+3 || !slices.Equal(r.events(), ids) {
+		t.Errorf("%d requests: %v", n, r.events())
+	}
+	if waits > 2 { // before the first request, and at the end
+		t.Errorf("waited for more %d times", waits)
+	}
+}
