@@ -218,8 +218,12 @@ const (
 )
 
 // Broken reports whether a request failed because its connection broke, or no answer came in time: a smaller one
-// may succeed.
+// may succeed. One for which there was never a connection says nothing of that.
 func Broken(err error) bool {
+	var dial *net.OpError
+	if errors.As(err, new(*net.DNSError)) || errors.As(err, &dial) && dial.Op == "dial" {
+		return false
+	}
 	switch Reason(err) {
 	case late, broken:
 		return true

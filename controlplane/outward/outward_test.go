@@ -417,6 +417,11 @@ func TestReasons(t *testing.T) {
 			t.Errorf("%v: no smaller request would be tried", err)
 		}
 	}
+	for _, err := range []error{&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, &net.DNSError{IsTimeout: true}, syscall.ECONNREFUSED} {
+		if Broken(&url.Error{Op: "Post", URL: "https://10.0.0.9", Err: err}) {
+			t.Errorf("%v: a smaller request would be tried", err)
+		}
+	}
 }
 
 // reasons asks targets that fail for the reasons that they are under.

@@ -49,7 +49,7 @@ func (w *world) listen(secured *tls.Config) *pipes {
 	if secured != nil {
 		l = tls.NewListener(p, secured)
 	}
-	server, served := &http.Server{Handler: w.r}, make(chan struct{}) //nolint:gosec // its clients are the test's
+	server, served := &http.Server{Handler: w.r}, make(chan struct{})
 	go func() {
 		defer close(served)
 		_ = server.Serve(l) // until it is closed

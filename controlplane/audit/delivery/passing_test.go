@@ -124,6 +124,24 @@ func TestReplayWaitsAsItIsTold(t *testing.T) {
 	}
 }
 
+// TestTestEndsTheWaitOfAReplay: a test of the receiver, also one that was asked for during the request, is not kept
+// waiting by what the receiver has said of a large request of a replay.
+func TestTestEndsTheWaitOfAReplay(t *testing.T) {
+	w, r, hand, _ := delivered(t, 100)
+	hand.replayed = sizing{most: 100, limit: 100, patience: minPatience}
+	w.pass(time.Second)
+	w.again("p", w.time().Add(-time.Hour), w.time())
+	r.down(1, http.StatusServiceUnavailable)
+	before := len(w.waited())
+	hand.asked.Store(true)
+	if got, err := hand.replay(t.Context()); err != nil || got != moved {
+		t.Errorf("%v, %v", got, err)
+	}
+	if waits := w.waited()[before:]; len(waits) > 0 {
+		t.Errorf("waited %v", waits)
+	}
+}
+
 // TestBreaksAtMany: a receiver that ends at many events, and is not back when they come again, gets fewer then.
 func TestBreaksAtMany(t *testing.T) {
 	for _, then := range []int{unreached, http.StatusTooManyRequests} {

@@ -116,6 +116,7 @@ func (w *worker) redeliver(ctx context.Context, batch *rerun) (outcome, error) {
 	if got != went {
 		return got, nil
 	}
+	w.full = true
 	defer w.noteBorne()
 	c := conclusion{r: r, at: at, tried: true, ended: true, step: batch.step(batch.upTo(n), cloud.ReplayRunning)}
 	switch {
@@ -141,7 +142,9 @@ func (w *worker) lessen(ctx context.Context, batch *rerun, r result, n int, at t
 		return went
 	}
 	w.replayed.shrink(&r, n)
-	if wait, said := r.asked(w.Now()); said && !w.wait(ctx, wait, func(ctx context.Context) bool { return w.stillReplays(ctx, batch) }) {
+	// As in a pause, a test is not kept waiting.
+	goesOn := func(ctx context.Context) bool { return !w.asked.Load() && w.stillReplays(ctx, batch) }
+	if wait, said := r.asked(w.Now()); said && (w.asked.Load() || !w.wait(ctx, wait, goesOn)) {
 		return moved
 	}
 	return went

@@ -29,8 +29,8 @@ type worker struct {
 	receiver *work
 	// replaying says that there was a replay job at the last look.
 	replaying bool
-	// full says that nobody needs to wait for more: the last batch was not all that there was, or something was
-	// replayed after it, and what has happened meanwhile is together.
+	// full says that nobody needs to wait for more: the last batch was not all that there was, or a request of a
+	// replay came after it, and what has happened meanwhile is together.
 	full bool
 	// refused is the name of the last event in requests that were refused for what they are, vouched
 	// that of the last event of these after whose refusal the receiver has taken others.
@@ -105,7 +105,6 @@ func (w *worker) turn(ctx context.Context) (outcome, error) {
 		return got, err
 	}
 	replayed, err := w.replay(ctx)
-	w.full = w.full || replayed == went
 	if err != nil || replayed != nothing {
 		return replayed, err
 	}
