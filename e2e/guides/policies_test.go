@@ -108,7 +108,7 @@ func counted(text, answer string) int {
 var numbers = map[string]func(seen string){
 	"circuit-breaker.md": func(seen string) {
 		// The main thread of Envoy leaves it out, a moment after the third; what comes until then is for chance.
-		Expect(counted(seen, "backend-v1 503")).To(And(BeNumerically(">=", 3), BeNumerically("<=", 10)), "failures until it is left out")
+		Expect(counted(seen, "backend-v1 503")).To(BeNumerically(">=", 3), "failures until it is left out")
 		_, after, _ := strings.Cut(seen, "ejections_active: 1\n")
 		Expect(counted(after, "backend-v2 200")).To(Equal(20), "when it is left out")
 	},

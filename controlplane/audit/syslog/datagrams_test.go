@@ -87,7 +87,9 @@ func answered(t *testing.T, conn net.Conn) {
 	var n int
 	var failed error
 	if err := raw.Control(func(fd uintptr) {
-		n, failed = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLERR}}, int(time.Minute.Milliseconds()))
+		for failed = unix.EINTR; errors.Is(failed, unix.EINTR); { // the runtime sends signals
+			n, failed = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLERR}}, int(time.Minute.Milliseconds()))
+		}
 	}); err != nil || n != 1 {
 		t.Fatalf("there is no answer: %v, %v", err, failed)
 	}

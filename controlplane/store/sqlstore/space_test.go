@@ -99,7 +99,8 @@ func openReported(t *testing.T, dir string) (*sqlite, *reports) {
 func TestDiskFull(t *testing.T) {
 	for name, probe := range map[string]bool{"a probe": true, "the next write": false} {
 		t.Run(name+" ends it", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { diskFull(t, probe) }) // no time passes while somebody writes, however slowly
+			dir := smallDisk(t, "4m")
+			synctest.Test(t, func(t *testing.T) { diskFull(t, dir, probe) }) // no time passes while somebody writes, however slowly
 		})
 	}
 }
@@ -130,8 +131,7 @@ func overload(t *testing.T, s *sqlite) int {
 	return int(made.Load())
 }
 
-func diskFull(t *testing.T, probe bool) {
-	dir := smallDisk(t, "4m")
+func diskFull(t *testing.T, dir string, probe bool) {
 	s, told := openReported(t, dir)
 	free := fill(t, dir, 2<<20)
 	made := overload(t, s)

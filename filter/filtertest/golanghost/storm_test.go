@@ -35,7 +35,7 @@ func testStorm(t *testing.T, way way) {
 	seed := time.Now().UnixNano() % 1e6
 	duration := lasting(t)
 	e.storm(max(duration/4, time.Second), seed) // makes everything as large as it gets
-	before := e.memory()
+	before := e.calm(e.memory())
 	s := e.storm(duration, seed+1000)
 	after := e.calm(before)
 	t.Logf("seed %d: %+v, before %+v, after %+v", seed, s, before, after)
